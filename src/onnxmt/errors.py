@@ -1,0 +1,144 @@
+"""Every error that onnxmt raises on purpose. Library code raises them; the CLI and the service translate them once.
+
+    OnnxmtError
+    ├── UsageError (ValueError)                      an argument or an option is wrong
+    ├── MissingExtraError (ImportError)              an optional dependency is not installed
+    ├── ModelNotFoundError (FileNotFoundError)       MODEL names nothing that exists
+    ├── DownloadError (ConnectionError)              the hub could not be reached or answered with an error
+    ├── CheckpointError (ValueError)                 a checkpoint cannot be read
+    │   ├── MissingFileError (FileNotFoundError)     a file that the checkpoint needs is absent
+    │   ├── UnsafePickleError                        pytorch_model.bin holds something other than tensors
+    │   ├── WeightsError                             names, shapes or values of weights are wrong (all listed)
+    │   └── UnsupportedModelError                    an architecture or a setting that is not implemented
+    ├── TokenizerError (ValueError)                  a tokenizer cannot be loaded or cannot encode
+    │   ├── UnknownLanguageError                     a language code that the model does not have
+    │   └── InputTooLongError                        more tokens than the model has positions
+    ├── GenerationSettingsError (ValueError)         a generation setting is wrong, missing or not implemented
+    ├── BundleError                                  a bundle cannot be read
+    │   ├── BundleFileMissingError (FileNotFoundError)
+    │   ├── BundleFileAlteredError
+    │   └── BundleFormatError                        the manifest is not one that this version reads
+    ├── OutputError (OSError)                        the result cannot be written
+    ├── SessionError (RuntimeError)                  ONNX Runtime refused a graph, a provider or a run
+    └── LimitMissedError                             work was done and a limit was missed (exit code 1)
+        └── VerificationError                        the graphs do not equal the reference
+
+A message names the thing, what was found, what is allowed, and the fix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class OnnxmtError(Exception):
+    """Base of every error that onnxmt raises on purpose; `exit_code` is what the command line returns for it."""
+
+    exit_code = 2
+
+
+class UsageError(OnnxmtError, ValueError):
+    """An argument or an option is wrong."""
+
+
+class MissingExtraError(OnnxmtError, ImportError):
+    """An optional dependency is needed and not installed."""
+
+    def __init__(self, *, needed_for: str, extra: str, module: str) -> None:
+        self.extra = extra
+        super().__init__(
+            f"{needed_for} needs the Python package {module!r}, which is not installed. "
+            f"Install it with: pip install 'onnxmt[{extra}]'"
+        )
+
+
+class ModelNotFoundError(OnnxmtError, FileNotFoundError):
+    """MODEL names nothing that exists."""
+
+
+class DownloadError(OnnxmtError, ConnectionError):
+    """The hub could not be reached, or answered with an error."""
+
+
+class CheckpointError(OnnxmtError, ValueError):
+    """A checkpoint cannot be read."""
+
+
+class MissingFileError(CheckpointError, FileNotFoundError):
+    """A file that the checkpoint needs is absent."""
+
+
+class UnsafePickleError(CheckpointError):
+    """A pickled weights file holds something other than tensors."""
+
+
+class WeightsError(CheckpointError):
+    """Weights are missing, unexpected, of the wrong shape or not finite; `problems` lists all of them."""
+
+    def __init__(self, source: str, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        shown = "; ".join(self.problems[:8])
+        more = f"; and {len(self.problems) - 8} more" if len(self.problems) > 8 else ""
+        noun = "problem" if len(self.problems) == 1 else "problems"
+        super().__init__(f"the weights in {source} have {len(self.problems)} {noun}: {shown}{more}")
+
+
+class UnsupportedModelError(CheckpointError):
+    """The checkpoint's architecture, or one of its settings, is not implemented."""
+
+
+class TokenizerError(OnnxmtError, ValueError):
+    """A tokenizer cannot be loaded, or cannot encode a text."""
+
+
+class UnknownLanguageError(TokenizerError):
+    """A language code that the model does not have."""
+
+
+class InputTooLongError(TokenizerError):
+    """A text has more tokens than the model has positions."""
+
+    def __init__(self, *, tokens: int, limit: int) -> None:
+        self.tokens, self.limit = tokens, limit
+        super().__init__(
+            f"the text is {tokens} tokens long and the model takes at most {limit}: "
+            "split it into sentences (the default; do not pass --no-split)"
+        )
+
+
+class GenerationSettingsError(OnnxmtError, ValueError):
+    """A generation setting is wrong, missing or not implemented."""
+
+
+class BundleError(OnnxmtError):
+    """A bundle cannot be read."""
+
+
+class BundleFileMissingError(BundleError, FileNotFoundError):
+    """A file that the manifest lists is absent."""
+
+
+class BundleFileAlteredError(BundleError):
+    """A file's size or sha-256 is not the manifest's."""
+
+
+class BundleFormatError(BundleError):
+    """The manifest is absent, unreadable, or of a format that this version does not read."""
+
+
+class OutputError(OnnxmtError, OSError):
+    """The result cannot be written."""
+
+
+class SessionError(OnnxmtError, RuntimeError):
+    """ONNX Runtime refused a graph, a provider or a run."""
+
+
+class LimitMissedError(OnnxmtError):
+    """The work was done and a limit was missed: verification, quality or speed."""
+
+    exit_code = 1
+
+
+class VerificationError(LimitMissedError):
+    """The graphs do not equal the reference; the message names the first tensor and step that diverge."""
