@@ -1,0 +1,277 @@
+"""The building blocks of the graphs, as onnxscript.nn modules whose weights load by their Hugging Face names.
+
+A module is built without data. `wanted` says which weights it wants, `attach` gives it stored arrays in the
+precision that the recipe asks for, and calling it emits operators. Build a fresh tree for each graph: onnxscript 0.7
+emits a module into one graph only, a second graph silently gets no initializers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import onnx_ir as ir
+from onnxscript import nn
+
+from onnxmt.precision import Array, Recipe, StoredArray, matrix_form, table_form
+
+
+class ReadWeight(Protocol):
+    """Read one checkpoint weight in float32 by its name."""
+
+    def __call__(self, name: str) -> Array:
+        """Return the weight."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """A weight that a module reads from the checkpoint; `optional` ones have a defined value when absent."""
+
+    name: str
+    shape: tuple[int, ...]
+    optional: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightBinding:
+    """What `attach` needs: the reader, the names present, the recipe, and where each tied weight is really stored."""
+
+    read: ReadWeight
+    present: frozenset[str]
+    recipe: Recipe
+    ties: Mapping[str, str]
+
+    def stored_name(self, name: str) -> str:
+        """Return the checkpoint's name for the weight that transformers would use as `name`."""
+        return self.ties.get(name, name)
+
+
+_FLOAT32 = np.dtype(np.float32)
+
+
+class StoredTensor(ir.LazyTensor):  # type: ignore[misc]  # onnx_ir is untyped here
+    """A lazy tensor that knows the key of its content, so that the weights file can store it once."""
+
+    def __init__(self, array: StoredArray, name: str) -> None:
+        super().__init__(
+            lambda: ir.tensor(array.make(), name=name),
+            dtype=ir.DataType.from_numpy(array.dtype),
+            shape=ir.Shape(array.shape),
+            name=name,
+        )
+        self.array = array
+
+
+def _parameter(array: StoredArray, name: str) -> nn.Parameter:
+    return nn.Parameter(
+        list(array.shape), dtype=ir.DataType.from_numpy(array.dtype), name=name, data=StoredTensor(array, name)
+    )
+
+
+class Weighted(nn.Module):  # type: ignore[misc]
+    """A module that holds weights of its own."""
+
+    def wanted(self, path: str) -> Iterator[Wanted]:
+        """Yield the checkpoint weights wanted, given this module's own `path` in the checkpoint."""
+        raise NotImplementedError
+
+    def attach(self, path: str, binding: WeightBinding) -> None:
+        """Create the parameters, in the precision the recipe asks for."""
+        raise NotImplementedError
+
+
+def weighted_modules(root: nn.Module) -> Iterator[tuple[str, Weighted]]:
+    """Yield every module with weights below `root`, with its path in the checkpoint."""
+    for path, module in root.named_modules(root.name or ""):
+        if isinstance(module, Weighted):
+            yield path, module
+
+
+def _as_stored(full: str, shape: tuple[int, ...], read: ReadWeight) -> StoredArray:
+    return StoredArray(key=f"{full}|fp32", shape=shape, dtype=_FLOAT32, make=lambda: read(full).reshape(shape))
+
+
+class LayerNorm(Weighted):
+    """Scale and shift of a layer norm; the dialect emits the operator, since it fuses the residual sum into it."""
+
+    EPSILON = 1e-5  # torch.nn.LayerNorm's default, which every BART-like model uses
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self._size = size
+
+    def wanted(self, path: str) -> Iterator[Wanted]:
+        """Yield weight and bias [size]."""
+        for name in ("weight", "bias"):
+            yield Wanted(name=f"{path}.{name}", shape=(self._size,))
+
+    def attach(self, path: str, binding: WeightBinding) -> None:
+        """Create both parameters."""
+        for name in ("weight", "bias"):
+            setattr(self, name, _parameter(_as_stored(f"{path}.{name}", (self._size,), binding.read), name))
+
+    def forward(self, op: Any, emit: Callable[[Any, Any, Any], Any]) -> Any:
+        """Realise scale and shift in the graph and let `emit(op, weight, bias)` use them."""
+        return emit(op, self.weight, self.bias)
+
+
+class Linear(Weighted):
+    """y = x W^T + b, for one checkpoint layer or several stacked along their outputs (query, key and value in one)."""
+
+    def __init__(
+        self, *, inputs: int, outputs: int, component: str, sources: Sequence[str] = (), bias: bool = True
+    ) -> None:
+        """`sources` are sibling layers of equal size, such as q_proj, k_proj and v_proj; none: this layer itself."""
+        super().__init__()
+        self._inputs, self._outputs = inputs, outputs
+        self._component, self._sources, self._has_bias = component, tuple(sources), bias
+        self._stored: dict[str, Any] = {}
+        self.bias = None
+
+    def _layers(self, path: str) -> list[str]:
+        parent = path.rpartition(".")[0]
+        return [f"{parent}.{source}" for source in self._sources] or [path]
+
+    def wanted(self, path: str) -> Iterator[Wanted]:
+        """Yield weight [out, in] and bias [out] of each source layer."""
+        layers = self._layers(path)
+        for layer in layers:
+            yield Wanted(name=f"{layer}.weight", shape=(self._outputs // len(layers), self._inputs))
+            if self._has_bias:
+                yield Wanted(name=f"{layer}.bias", shape=(self._outputs // len(layers),))
+
+    def attach(self, path: str, binding: WeightBinding) -> None:
+        """Store the stacked weight in the recipe's precision, and the stacked bias in fp32."""
+        layers, read = self._layers(path), binding.read
+        self._form = matrix_form(binding.recipe.precision_of(self._component, path))
+
+        def stacked(kind: str) -> Array:
+            parts = [read(f"{layer}.{kind}") for layer in layers]
+            return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+        key = "+".join(layers)
+        arrays = self._form.arrays(f"{key}.weight", self._outputs, self._inputs, lambda: stacked("weight"))
+        for name, array in arrays.items():
+            self._stored[name] = _parameter(array, name)
+            setattr(self, name, self._stored[name])
+        if self._has_bias:
+            self.bias = _parameter(
+                StoredArray(
+                    key=f"{key}.bias|fp32",
+                    shape=(self._outputs,),
+                    dtype=_FLOAT32,
+                    make=lambda: stacked("bias"),
+                ),
+                "bias",
+            )
+
+    def forward(self, op: Any, x: Any, *, defer_bias: bool = False) -> Any:
+        """Emit the product and the bias; a deferred bias (`self.bias`) goes into the operator that follows."""
+        y = self._form.multiply(op, x, self._stored)
+        return y if defer_bias or self.bias is None else op.Add(y, self.bias)
+
+
+class TokenTable(Weighted):
+    """A table with a row for each token, stored once for the embedding and, when tied, the output projection."""
+
+    def __init__(self, *, rows: int, width: int, component: str) -> None:
+        super().__init__()
+        self._rows, self._width, self._component = rows, width, component
+        self._stored: dict[str, Any] = {}
+
+    def wanted(self, path: str) -> Iterator[Wanted]:
+        """Yield the table [rows, width]."""
+        yield Wanted(name=f"{path}.weight", shape=(self._rows, self._width))
+
+    def attach(self, path: str, binding: WeightBinding) -> None:
+        """Store the table in the recipe's precision, under the name of the weight that it is tied to."""
+        full = binding.stored_name(f"{path}.weight")
+        self._form = table_form(binding.recipe.precision_of(self._component, path))
+        for name, array in self._form.arrays(full, self._rows, self._width, lambda: binding.read(full)).items():
+            self._stored[name] = _parameter(array, name)
+            setattr(self, name, self._stored[name])
+
+
+class Embedding(TokenTable):
+    """Row lookup, scaled."""
+
+    def __init__(self, *, rows: int, width: int, scale: float = 1.0) -> None:
+        super().__init__(rows=rows, width=width, component="embedding")
+        self._scale = scale
+
+    def forward(self, op: Any, ids: Any) -> Any:
+        """Emit E[ids] · scale, [B, T, width]."""
+        rows = self._form.gather(op, ids, self._stored)
+        return rows if self._scale == 1.0 else op.Mul(rows, self._scale)
+
+
+class LogitsBias(Weighted):
+    """`final_logits_bias`, [1, vocabulary] in the checkpoint; transformers takes zeros when it is absent."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self._size = size
+
+    def wanted(self, path: str) -> Iterator[Wanted]:
+        """Yield the bias; `path` is its whole name."""
+        yield Wanted(name=path, shape=(1, self._size), optional=True)
+
+    def attach(self, path: str, binding: WeightBinding) -> None:
+        """Create the parameter when the checkpoint has it."""
+        self.value = None
+        if path in binding.present:
+            self.value = _parameter(_as_stored(path, (self._size,), binding.read), "value")
+
+    def forward(self, _op: Any) -> Any | None:
+        """Return the bias [vocabulary], or None."""
+        return self.value
+
+
+class Head(TokenTable):
+    """The output projection to the vocabulary."""
+
+    def __init__(self, *, rows: int, width: int) -> None:
+        super().__init__(rows=rows, width=width, component="lm_head")
+
+    def forward(self, op: Any, x: Any, bias: Any | None) -> Any:
+        """Emit x E^T + bias for x [B, width] → logits [B, rows]."""
+        return self._form.project(op, x, self._stored, bias)
+
+
+class PositionTable(Weighted):
+    """Position embeddings [positions, width]: from the checkpoint when it holds them, else computed."""
+
+    def __init__(self, *, rows: int, width: int, compute: Callable[[], Array] | None, stored: bool) -> None:
+        """`compute` gives the table when the checkpoint has none; `stored`: a table in the checkpoint is used."""
+        super().__init__()
+        self._rows, self._width, self._compute, self._read_stored = rows, width, compute, stored
+
+    def wanted(self, path: str) -> Iterator[Wanted]:
+        """Yield the table, and say that a computed one may be absent."""
+        if self._read_stored:
+            yield Wanted(name=f"{path}.weight", shape=(self._rows, self._width), optional=self._compute is not None)
+
+    def attach(self, path: str, binding: WeightBinding) -> None:
+        """Store the checkpoint's table, or the computed one under a key that both stacks share."""
+        full = f"{path}.weight"
+        compute = self._compute
+        if compute is not None and not (self._read_stored and full in binding.present):
+            array = StoredArray(
+                key=f"sinusoidal|{self._rows}x{self._width}",
+                shape=(self._rows, self._width),
+                dtype=_FLOAT32,
+                make=compute,
+            )
+        else:
+            array = _as_stored(full, (self._rows, self._width), binding.read)
+        self.weight = _parameter(array, "weight")
+
+    def forward(self, op: Any, start: Any, end: Any) -> Any:
+        """Emit rows start … end - 1 ([T, width]); both are int64 scalars.
+
+        Gather, not Slice: a position beyond the table is then an error of ONNX Runtime, where Slice would clip it.
+        """
+        return op.Gather(self.weight, op.Range(start, end, 1))
