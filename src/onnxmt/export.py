@@ -109,7 +109,7 @@ class Ties:
 
 
 def resolve_ties(checkpoint: Checkpoint, architecture: Architecture) -> Ties:
-    """Decide as transformers 5's `tie_weights` (modeling_utils.py) does: equal copies are one weight, others are not tied.
+    """Decide as transformers 5's `tie_weights` does: equal copies are one weight, others are not tied.
 
     A source that is absent is replaced by the first target that is present.
     """

@@ -146,14 +146,15 @@ class Linear(Weighted):
     def attach(self, path: str, binding: WeightBinding) -> None:
         """Store the stacked weight in the recipe's precision, and the stacked bias in fp32."""
         layers, read = self._layers(path), binding.read
-        self._form = matrix_form(binding.recipe.precision_of(self._component, path))
+        precision = binding.recipe.precision_of(self._component, path)
+        self._form = matrix_form(precision, rows=self._outputs, columns=self._inputs)
 
         def stacked(kind: str) -> Array:
             parts = [read(f"{layer}.{kind}") for layer in layers]
             return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
         key = "+".join(layers)
-        arrays = self._form.arrays(f"{key}.weight", self._outputs, self._inputs, lambda: stacked("weight"))
+        arrays = self._form.arrays(f"{key}.weight", lambda: stacked("weight"))
         for name, array in arrays.items():
             self._stored[name] = _parameter(array, name)
             setattr(self, name, self._stored[name])
@@ -170,16 +171,15 @@ class Linear(Weighted):
 
     def forward(self, op: Any, x: Any, *, defer_bias: bool = False) -> Any:
         """Emit the product and the bias; a deferred bias (`self.bias`) goes into the operator that follows."""
-        y = self._form.multiply(op, x, self._stored)
-        return y if defer_bias or self.bias is None else op.Add(y, self.bias)
+        return self._form.multiply(op, x, self._stored, None if defer_bias else self.bias)
 
 
 class TokenTable(Weighted):
     """A table with a row for each token, stored once for the embedding and, when tied, the output projection."""
 
-    def __init__(self, *, rows: int, width: int, component: str) -> None:
+    def __init__(self, *, rows: int, width: int, component: str, use: str) -> None:
         super().__init__()
-        self._rows, self._width, self._component = rows, width, component
+        self._rows, self._width, self._component, self._use = rows, width, component, use
         self._stored: dict[str, Any] = {}
 
     def wanted(self, path: str) -> Iterator[Wanted]:
@@ -189,8 +189,9 @@ class TokenTable(Weighted):
     def attach(self, path: str, binding: WeightBinding) -> None:
         """Store the table in the recipe's precision, under the name of the weight that it is tied to."""
         full = binding.stored_name(f"{path}.weight")
-        self._form = table_form(binding.recipe.precision_of(self._component, path))
-        for name, array in self._form.arrays(full, self._rows, self._width, lambda: binding.read(full)).items():
+        precision = binding.recipe.precision_of(self._component, path)
+        self._form = table_form(precision, rows=self._rows, columns=self._width)
+        for name, array in self._form.arrays(full, lambda: binding.read(full), use=self._use).items():
             self._stored[name] = _parameter(array, name)
             setattr(self, name, self._stored[name])
 
@@ -199,7 +200,7 @@ class Embedding(TokenTable):
     """Row lookup, scaled."""
 
     def __init__(self, *, rows: int, width: int, scale: float = 1.0) -> None:
-        super().__init__(rows=rows, width=width, component="embedding")
+        super().__init__(rows=rows, width=width, component="embedding", use="gather")
         self._scale = scale
 
     def forward(self, op: Any, ids: Any) -> Any:
@@ -234,7 +235,7 @@ class Head(TokenTable):
     """The output projection to the vocabulary."""
 
     def __init__(self, *, rows: int, width: int) -> None:
-        super().__init__(rows=rows, width=width, component="lm_head")
+        super().__init__(rows=rows, width=width, component="lm_head", use="project")
 
     def forward(self, op: Any, x: Any, bias: Any | None) -> Any:
         """Emit x E^T + bias for x [B, width] → logits [B, rows]."""
