@@ -1,0 +1,1 @@
+"""One file a tokenizer family; `onnxmt.runtime.tokenizer` chooses among them."""

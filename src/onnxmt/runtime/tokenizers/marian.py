@@ -1,0 +1,321 @@
+"""The tokenizer of opus-mt and other Marian models: two SentencePiece models and one or two `vocab.json` files.
+
+Equal to MarianTokenizer of transformers 5.24 in ids and text, except where that one hides a mistake: an unknown leading
+language code is an error (there: the unknown token), an id outside the vocabulary is an error (there: some unrelated
+SentencePiece piece), and Chinese is always joined by `target.spm` (there: `source.spm` unless the vocabularies are
+separate; the two differ only for pieces that one model calls a control or byte piece).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onnxmt.errors import TokenizerError, UnknownLanguageError
+from onnxmt.runtime.languages import describe_nearest, language_name, resolve_language
+from onnxmt.runtime.tokenizer import LanguageCodes, TokenizerSpec, VocabularyLimits
+from onnxmt.runtime.tokenizers.added_tokens import AddedToken, AddedTokenSplitter, read_named_tokens
+from onnxmt.runtime.tokenizers.decoding import clean_up_spaces
+from onnxmt.runtime.tokenizers.files import (
+    check_sentencepiece,
+    load_sentencepiece,
+    read_json_object,
+    read_vocabulary,
+    require_unicode,
+)
+from onnxmt.runtime.tokenizers.settings import SettingsReader
+
+__all__ = ["MarianSettings", "MarianTokenizer", "marian_spec"]
+
+_KIND = "marian"
+_SOURCE_MODEL, _TARGET_MODEL = "source.spm", "target.spm"
+_VOCABULARY, _TARGET_VOCABULARY = "vocab.json", "target_vocab.json"
+_DEFAULT_NAMES = {"unk_token": "<unk>", "eos_token": "</s>", "pad_token": "<pad>"}
+# transformers' mark for "no limit" is int(1e30); anything near it is no limit either.
+_NO_LIMIT = 10**12
+# Settings of SentencePieceProcessor that change nothing while sampling is off.
+_SAMPLING_DETAILS = frozenset({"nbest_size", "alpha", "num_threads"})
+# What a language code in front of a text looks like; anything else between >> and << is text.
+_CODE = re.compile(r">>([A-Za-z][A-Za-z0-9_@-]*)<<")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarianSettings:
+    """What loading needs beside the files.
+
+    `eos`, `unk`: the tokens' spelling; `added`: tokens cut out of the text, with their source-side ids; `limit`: the
+    checkpoint's model_max_length; languages as the checkpoint names them.
+    """
+
+    eos: str
+    unk: str
+    added: tuple[AddedToken, ...]
+    separate_vocabularies: bool
+    clean_up_spaces: bool
+    limit: int | None
+    source_language: str | None
+    target_language: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form, for a TokenizerSpec."""
+        return {
+            "eos": self.eos,
+            "unk": self.unk,
+            "added": [token.to_dict() for token in self.added],
+            "separate_vocabularies": self.separate_vocabularies,
+            "clean_up_spaces": self.clean_up_spaces,
+            "limit": self.limit,
+            "source_language": self.source_language,
+            "target_language": self.target_language,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> MarianSettings:
+        """Read the JSON form; raises TokenizerError for anything missing, unknown or mistyped."""
+        reader = SettingsReader(data, where="tokenizer spec (marian)")
+        settings = cls(
+            eos=reader.text("eos"),
+            unk=reader.text("unk"),
+            added=tuple(
+                AddedToken.from_dict(token, where="tokenizer spec (marian), added token")
+                for token in reader.objects("added")
+            ),
+            separate_vocabularies=reader.flag("separate_vocabularies"),
+            clean_up_spaces=reader.flag("clean_up_spaces"),
+            limit=reader.optional_count("limit"),
+            source_language=reader.optional_text("source_language"),
+            target_language=reader.optional_text("target_language"),
+        )
+        reader.finish()
+        return settings
+
+
+def marian_spec(folder: Path) -> TokenizerSpec:
+    """Describe the Marian tokenizer in a checkpoint folder, and check its files.
+
+    Raises TokenizerError that names a missing or wrong file, or a setting that is not implemented.
+    """
+    config_file = folder / "tokenizer_config.json"
+    config = read_json_object(config_file) if config_file.exists() else {}
+    _refuse_what_is_not_implemented(config, config_file)
+    tokens = read_named_tokens(folder, config, _DEFAULT_NAMES)
+    separate = bool(config.get("separate_vocabs"))
+    files = (_SOURCE_MODEL, _TARGET_MODEL, _VOCABULARY, *((_TARGET_VOCABULARY,) if separate else ()))
+    missing = [name for name in files if not (folder / name).exists()]
+    if missing:
+        raise TokenizerError(f"{folder} lacks the tokenizer file {', '.join(missing)}: a Marian model needs it")
+    for name in (_SOURCE_MODEL, _TARGET_MODEL):
+        check_sentencepiece(folder / name)
+    eos, unk = tokens.named["eos_token"], tokens.named["unk_token"]
+    vocabulary = read_vocabulary(folder / _VOCABULARY, required=(eos, unk))
+    settings = MarianSettings(
+        eos=eos,
+        unk=unk,
+        added=tokens.added(vocabulary),
+        separate_vocabularies=separate,
+        clean_up_spaces=bool(config.get("clean_up_tokenization_spaces")),
+        limit=_limit(config.get("model_max_length"), config_file),
+        source_language=_language(config.get("source_lang")),
+        target_language=_language(config.get("target_lang")),
+    )
+    spec = TokenizerSpec(kind=_KIND, files=files, settings=settings.to_dict())
+    MarianTokenizer.load(folder, spec)  # what cannot be loaded later is refused now
+    return spec
+
+
+def _refuse_what_is_not_implemented(config: Mapping[str, Any], path: Path) -> None:
+    problems = []
+    name = config.get("tokenizer_class")
+    if name is not None and str(name).removesuffix("Fast") != "MarianTokenizer":
+        problems.append(f"tokenizer_class {name!r} (a Marian model has MarianTokenizer)")
+    if config.get("split_special_tokens"):
+        problems.append("split_special_tokens")
+    processor = config.get("sp_model_kwargs") or {}
+    problems += [
+        f"sp_model_kwargs.{key} = {value!r}"
+        for key, value in (processor.items() if isinstance(processor, Mapping) else [("", processor)])
+        if value and key not in _SAMPLING_DETAILS
+    ]
+    if problems:
+        raise TokenizerError(f"{path} asks for what is not implemented: {', '.join(problems)}")
+
+
+def _limit(value: object, path: Path) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 1:
+        raise TokenizerError(f"{path}: model_max_length is {value!r}, not a positive number of tokens")
+    return None if value >= _NO_LIMIT else int(value)
+
+
+def _language(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+class MarianTokenizer:
+    """A Marian tokenizer, ready for use; it never changes, so threads and forked processes may share it."""
+
+    def __init__(
+        self,
+        settings: MarianSettings,
+        *,
+        source_model: Any,
+        target_model: Any,
+        vocabulary: Mapping[str, int],
+        target_vocabulary: Mapping[str, int],
+    ) -> None:
+        self._settings = settings
+        self._source_model, self._target_model = source_model, target_model
+        self._vocabulary = dict(vocabulary)
+        self._eos = self._added_or_vocabulary_id(settings.eos)
+        self._unk = vocabulary[settings.unk]
+        self._splitter = AddedTokenSplitter(settings.added)
+        self._codes = {match[1]: index for token, index in vocabulary.items() if (match := _CODE.fullmatch(token))}
+        self._pieces, self._skipped = self._decode_tables(target_vocabulary)
+
+    @classmethod
+    def load(cls, folder: Path, spec: TokenizerSpec) -> MarianTokenizer:
+        """Load from the files that `spec` names; raises TokenizerError that names a missing or wrong one."""
+        settings = MarianSettings.from_dict(spec.settings)
+        required = (settings.eos, settings.unk)
+        vocabulary = read_vocabulary(folder / _VOCABULARY, required=required)
+        return cls(
+            settings,
+            source_model=load_sentencepiece(folder / _SOURCE_MODEL),
+            target_model=load_sentencepiece(folder / _TARGET_MODEL),
+            vocabulary=vocabulary,
+            target_vocabulary=read_vocabulary(folder / _TARGET_VOCABULARY, required=required)
+            if settings.separate_vocabularies
+            else vocabulary,
+        )
+
+    def _added_or_vocabulary_id(self, content: str) -> int:
+        return next((t.id for t in self._settings.added if t.content == content), self._vocabulary[content])
+
+    def _decode_tables(self, target_vocabulary: Mapping[str, int]) -> tuple[dict[int, str], frozenset[int]]:
+        """Id → piece, and the ids that decoding skips, both on the target side."""
+        pieces = {index: piece for piece, index in target_vocabulary.items()}
+        if self._settings.separate_vocabularies:  # each side has its own ids for the special tokens
+            special = (token.content for token in self._settings.added if token.special)
+            return pieces, frozenset(target_vocabulary[name] for name in special if name in target_vocabulary)
+        pieces |= {token.id: token.content for token in self._settings.added}
+        return pieces, frozenset(token.id for token in self._settings.added if token.special)
+
+    @property
+    def limit(self) -> int | None:
+        """The checkpoint's model_max_length, in tokens; None where it sets none."""
+        return self._settings.limit
+
+    @property
+    def vocabulary_limits(self) -> VocabularyLimits:
+        """The largest id of the source vocabulary with its added tokens, and of the target vocabulary."""
+        added = (token.id for token in self._settings.added)
+        return VocabularyLimits(source=max(*self._vocabulary.values(), *added), target=max(self._pieces))
+
+    def languages(self) -> LanguageCodes:
+        """Target codes are the vocabulary's `>>code<<` tokens, else the one language that the checkpoint names."""
+        own_source, own_target = self._settings.source_language, self._settings.target_language
+        targets = tuple(sorted(self._codes)) or ((own_target,) if own_target else ())
+        return LanguageCodes(source=(own_source,) if own_source else (), target=targets)
+
+    def forced_bos_token_id(self, target: str | None = None) -> int | None:
+        """None: a Marian model is told its target on the source side. Raises as `encode` does."""
+        self._target_code(target)
+        return None
+
+    def encode(self, text: str, *, source: str | None = None, target: str | None = None) -> list[int]:
+        """Ids of `text`, one `</s>` at the end, never truncated.
+
+        Without `target`, a `>>code<<` at the start of the text chooses the language, as in transformers. With it, the
+        code of that language is put in front and the text is only text. Raises UnknownLanguageError for a language or
+        a leading code that the model does not have, TokenizerError for text that is not valid Unicode.
+        """
+        require_unicode(text)
+        self._check_source(source)
+        code = self._target_code(target)
+        ids = [] if code is None else [code]
+        at_start = target is not None  # the first stretch of text may hold no code of its own then
+        for part in self._splitter.split(text):
+            if isinstance(part, AddedToken):
+                ids.append(part.id)
+            else:
+                ids += self._encode_stretch(part, plain=at_start)
+            at_start = False
+        ids.append(self._eos)
+        return ids
+
+    def _encode_stretch(self, text: str, *, plain: bool) -> list[int]:
+        """Ids of text without added tokens. transformers looks for a code at the start of every such stretch."""
+        ids = []
+        if not plain and text.startswith(">>") and (end := text.find("<<")) != -1:
+            ids.append(self._leading_code(text[: end + 2]))
+            text = text[end + 2 :]
+        pieces = self._source_model.encode(text, out_type=str)
+        ids += [self._vocabulary.get(piece, self._unk) for piece in pieces]
+        return ids
+
+    def _leading_code(self, token: str) -> int:
+        """The id of a `>>…<<` in front of a text. What does not look like a code is unknown, as in transformers."""
+        if token in self._vocabulary:
+            return self._vocabulary[token]
+        match = _CODE.fullmatch(token)
+        if match is None:
+            return self._unk
+        known = describe_nearest(match[1], self._codes) if self._codes else "it has none"
+        raise UnknownLanguageError(
+            f"the text begins with the language code {token!r}, which this model does not have ({known}); "
+            "change or remove it, or put a space in front of it to have it translated as text"
+        )
+
+    def _target_code(self, target: str | None) -> int | None:
+        """The id that tells the model its target; None where there is nothing to tell. The model's only language needs
+        no code."""
+        if target is None:
+            return None
+        own = self._settings.target_language
+        if self._codes:
+            try:
+                return self._codes[resolve_language(target, self._codes, role="target")]
+            except UnknownLanguageError:
+                if own is None or not _means(target, own):
+                    raise
+                return None
+        resolve_language(target, (own,) if own else (), role="target")
+        return None
+
+    def _check_source(self, source: str | None) -> None:
+        """Refuse a source language that is not the checkpoint's; a group such as `mul` or `roa` says nothing."""
+        own = self._settings.source_language
+        if source is None or own is None or not _is_one_language(own):
+            return
+        resolve_language(source, (own,), role="source")
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of target-side ids, special tokens skipped. Raises TokenizerError for an id without a token."""
+        kept = [int(index) for index in ids if int(index) not in self._skipped]
+        missing = sorted({index for index in kept if index not in self._pieces})
+        if missing:
+            raise TokenizerError(
+                f"the target vocabulary has no token for id {missing[0]} (its ids end at {max(self._pieces)}): "
+                "the model and the tokenizer do not belong together"
+            )
+        text = self._target_model.decode([self._pieces[index] for index in kept]) if kept else ""
+        # A piece that target.spm does not know comes back as it is, word mark included.
+        text = text.replace("▁", " ").strip()
+        return clean_up_spaces(text) if self._settings.clean_up_spaces else text
+
+
+def _means(requested: str, code: str) -> bool:
+    try:
+        resolve_language(requested, (code,), role="target")
+    except UnknownLanguageError:
+        return False
+    return True
+
+
+def _is_one_language(code: str) -> bool:
+    """Whether the table knows this code as a language; a family of languages (`mul`, `roa`) is not one."""
+    return language_name(code) is not None
