@@ -125,7 +125,7 @@ def _varint(content: bytes, position: int) -> tuple[int, int]:
 
 
 def require_unicode(text: str) -> None:
-    """Raise TokenizerError when `text` has no UTF-8 form: it holds half of a surrogate pair (JSON's "\\ud83d" alone)."""
+    """Raise TokenizerError when `text` has no UTF-8 form: it holds half of a surrogate pair (JSON "\\ud83d" alone)."""
     if text.isascii():
         return
     try:
