@@ -8,47 +8,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .checkpoint import WeightSpec, check_weights
-from .errors import MissingExtraError, OutputError
-from .precision import Recipe
+from onnxmt.checkpoint import WeightSpec, check_weights, tied_group
+from onnxmt.errors import MissingExtraError, OutputError
+from onnxmt.manifest import GraphInfo, TensorInfo
+from onnxmt.precision import Recipe
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from .checkpoint import Checkpoint
-    from .models.config import Dimensions
-    from .models.graphs import Architecture
+    from onnxmt.checkpoint import Checkpoint
+    from onnxmt.models.config import Dimensions
+    from onnxmt.models.graphs import Architecture
 
 ENCODER_FILE, DECODER_FILE, WEIGHTS_FILE = "encoder.onnx", "decoder.onnx", "weights.bin"
-
-
-@dataclass(frozen=True, kw_only=True)
-class GraphTensor:
-    """One input or output of a graph; an axis is a number or a symbol."""
-
-    name: str
-    dtype: str
-    axes: tuple[int | str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExportedGraph:
-    """What was written for one graph."""
-
-    file: str
-    opset: int
-    ir_version: int
-    inputs: tuple[GraphTensor, ...]
-    outputs: tuple[GraphTensor, ...]
-    operators: Mapping[str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportedGraphs:
     """What `export_graphs` wrote."""
 
-    encoder: ExportedGraph
-    decoder: ExportedGraph
+    encoder: GraphInfo
+    decoder: GraphInfo
     weights_file: str
     dimensions: Dimensions
     recipe: Recipe
@@ -61,10 +41,10 @@ def export_graphs(checkpoint: Checkpoint, folder: Path, *, precision: Recipe) ->
     Raises UnsupportedModelError, WeightsError (every problem at once) and OutputError.
     """
     _require_export_extra()
-    from .models import architecture_of
-    from .models.graphs import decoder_model, encoder_model
-    from .models.layers import WeightBinding, weighted_modules
-    from .weights_file import WeightsFile
+    from onnxmt.models import architecture_of
+    from onnxmt.models.graphs import decoder_model, encoder_model
+    from onnxmt.models.layers import WeightBinding, weighted_modules
+    from onnxmt.weights_file import WeightsFile
 
     architecture = architecture_of(checkpoint.config)
     ties = resolve_ties(checkpoint, architecture)
@@ -101,42 +81,26 @@ def export_graphs(checkpoint: Checkpoint, folder: Path, *, precision: Recipe) ->
 
 @dataclass(frozen=True, kw_only=True)
 class Ties:
-    """Where each tied weight is stored, which names are redundant copies, and which differ and are kept apart."""
+    """Where each tied weight is stored, and which of the names that should be tied hold weights of their own."""
 
     stored: Mapping[str, str]
-    redundant: tuple[str, ...]
     untied: tuple[str, ...]
 
 
 def resolve_ties(checkpoint: Checkpoint, architecture: Architecture) -> Ties:
-    """Decide as transformers 5's `tie_weights` does: equal copies are one weight, others are not tied.
-
-    A source that is absent is replaced by the first target that is present.
-    """
-    weights = checkpoint.weights
-    present = weights.names()
+    """Decide as transformers 5's `tie_weights` does: equal copies are one weight, others are not tied."""
     stored: dict[str, str] = {}
-    redundant: list[str] = []
     untied: list[str] = []
     for source, targets in architecture.ties().items():
-        names = [name for name in (source, *targets) if name in present]
-        if not names:
-            continue  # check_weights reports the missing source by its name
-        home = names[0]
-        stored[source] = home
-        for target in targets:
-            if target not in present:
-                stored[target] = home
-            elif target == home or weights.equal(home, target):
-                stored[target] = home
-                redundant.append(target)
-            else:
-                untied.append(target)
-    return Ties(stored=stored, redundant=tuple(redundant), untied=tuple(untied))
+        group = tied_group(checkpoint.weights, (source, *targets))
+        if group.source is not None:  # else check_weights reports the missing source by its name
+            stored.update(dict.fromkeys(group.tied, group.source))
+            untied.extend(group.untied)
+    return Ties(stored=stored, untied=tuple(untied))
 
 
 def _check(checkpoint: Checkpoint, architecture: Architecture, trees: Sequence[Any], ties: Ties) -> None:
-    from .models.layers import weighted_modules
+    from onnxmt.models.layers import weighted_modules
 
     present = checkpoint.weights.names()
     required: dict[str, WeightSpec] = {}
@@ -149,16 +113,16 @@ def _check(checkpoint: Checkpoint, architecture: Architecture, trees: Sequence[A
     check_weights(
         checkpoint.weights,
         list(required.values()),
-        allowed_extra=(*ties.redundant, *ties.stored, *architecture.ignored_weights()),
+        allowed_extra=(*ties.stored, *architecture.ignored_weights()),
     )
 
 
-def _save(model: ir.Model, path: Path) -> ExportedGraph:
+def _save(model: ir.Model, path: Path) -> GraphInfo:
     import onnx_ir as ir
 
     ir.save(model, path)
     graph = model.graph
-    return ExportedGraph(
+    return GraphInfo(
         file=path.name,
         opset=graph.opset_imports[""],
         ir_version=model.ir_version,
@@ -170,12 +134,12 @@ def _save(model: ir.Model, path: Path) -> ExportedGraph:
     )
 
 
-def _tensor(value: ir.Value) -> GraphTensor:
+def _tensor(value: ir.Value) -> TensorInfo:
     assert value.name is not None
     assert value.shape is not None
     assert value.dtype is not None
     axes = tuple(axis if isinstance(axis, int) else str(axis.value) for axis in value.shape)
-    return GraphTensor(name=value.name, dtype=str(value.dtype).lower(), axes=axes)
+    return TensorInfo(name=value.name, dtype=str(value.dtype).lower(), axes=axes)
 
 
 def _require_export_extra() -> None:
