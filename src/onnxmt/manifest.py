@@ -1,0 +1,246 @@
+"""What manifest.json of a bundle holds, as frozen dataclasses: the keys, their types, and the format's version."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, Literal
+
+from onnxmt import records
+from onnxmt.errors import BundleFormatError
+
+FORMAT_VERSION = 1
+MANIFEST_NAME = "manifest.json"
+CONFIG_NAME = "config.json"
+GENERATION_CONFIG_NAME = "generation_config.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where the weights came from: a hub id or a folder's name (never its path), and the commit if there is one."""
+
+    model: str
+    revision: str | None
+    origin: Literal["folder", "hub", "demo"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Languages:
+    """Codes as the checkpoint names them; empty where the checkpoint does not say."""
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Licence:
+    """The licence on the model's card, and what a user has to be told about it (missing, non-commercial)."""
+
+    id: str | None
+    warning: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Precision:
+    """The number format of each component's weights, for example "fp32" or "int8"."""
+
+    encoder: str
+    decoder: str
+    cross_kv: str
+    lm_head: str
+    embedding: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorInfo:
+    """A graph's input or output; an axis is a length or the name of a dynamic one."""
+
+    name: str
+    dtype: str
+    axes: tuple[int | str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphInfo:
+    """One ONNX file, described so that `inspect` needs no onnx; `operators` counts nodes by qualified name."""
+
+    file: str
+    opset: int
+    ir_version: int
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    operators: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Graphs:
+    """The two graphs of format 1 and the external data files that both map."""
+
+    encoder: GraphInfo
+    decoder: GraphInfo
+    weights: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dimensions:
+    """Sizes of the model; `positions` is the length of its position table, None where it has none (T5)."""
+
+    encoder_layers: int
+    decoder_layers: int
+    encoder_heads: int
+    decoder_heads: int
+    head_dim: int
+    d_model: int
+    source_vocabulary: int
+    target_vocabulary: int
+    positions: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerificationRow:
+    """One layer of the proof: what was compared, how far it was off, and what was allowed.
+
+    `max_abs_error`, `cosine` and `limit` are None in a row that compares tokens or text; `compared` counts tensors or
+    sentences, `different` those of them that missed.
+    """
+
+    layer: str
+    compared: int
+    different: int
+    max_abs_error: float | None
+    cosine: float | None
+    limit: float | None
+    passed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """How the graphs were proved equal to the reference: against it, against a recording of it, or not at all."""
+
+    status: Literal["live", "recording", "unverified"]
+    judge: Mapping[str, str]
+    rows: tuple[VerificationRow, ...]
+
+    @property
+    def passed(self) -> bool:
+        """True when something was compared and nothing missed."""
+        return self.status != "unverified" and all(row.passed for row in self.rows)
+
+
+UNVERIFIED = Verification(status="unverified", judge={}, rows=())
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileEntry:
+    """A file of the bundle: path inside it with forward slashes, size, lower-case hexadecimal SHA-256."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+    def __post_init__(self) -> None:
+        check_relative(self.path)
+        if self.path == MANIFEST_NAME:
+            raise ValueError("the manifest cannot list itself")
+        if self.bytes < 0 or not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
+            raise ValueError(f"size or sha256 of {self.path!r} is not valid")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """manifest.json of format 1; docs/bundle-format.md explains each key.
+
+    `quality`, `speed` and `cpu` are null until something was measured; what they then hold belongs to the tool that
+    measured. `tokenizer` is a TokenizerSpec as JSON, `tools` maps a package to its version.
+    """
+
+    name: str
+    version: str | None
+    created: str
+    source: Source
+    architecture: str
+    languages: Languages
+    licence: Licence
+    recipe: str
+    precision: Precision
+    graphs: Graphs
+    dimensions: Dimensions
+    tokenizer: Mapping[str, Any]
+    verification: Verification
+    quality: Mapping[str, Any] | None = None
+    speed: Mapping[str, Any] | None = None
+    cpu: Mapping[str, Any] | None = None
+    tools: Mapping[str, str]
+    files: tuple[FileEntry, ...] = ()
+    format_version: int = FORMAT_VERSION
+
+    def __post_init__(self) -> None:
+        if self.format_version != FORMAT_VERSION:
+            raise ValueError(f"format_version is {self.format_version}; this version writes {FORMAT_VERSION}")
+        paths = [entry.path for entry in self.files]
+        if twice := sorted({path for path in paths if paths.count(path) > 1}):
+            raise ValueError(f"files lists {', '.join(twice)} more than once")
+
+    @property
+    def required_files(self) -> tuple[str, ...]:
+        """The files that a program cannot run the bundle without, the tokenizer's apart."""
+        graphs = self.graphs
+        return (graphs.encoder.file, graphs.decoder.file, *graphs.weights, CONFIG_NAME, GENERATION_CONFIG_NAME)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object, `format_version` first: a reader must see it before anything else."""
+        plain: dict[str, Any] = records.to_json(self)
+        return {"format_version": plain.pop("format_version"), **plain}
+
+    @classmethod
+    def from_dict(cls, value: object, *, where: str = MANIFEST_NAME) -> Manifest:
+        """Read a parsed manifest; raises BundleFormatError that names every missing, unknown or wrong key."""
+        if not isinstance(value, dict):
+            raise BundleFormatError(f"{where} holds {type(value).__name__}; a JSON object was expected")
+        check_format_version(value, where=where)
+        try:
+            manifest = records.from_json(cls, value)
+        except records.RecordProblems as error:
+            raise BundleFormatError(
+                f"{where} is not a manifest of format {FORMAT_VERSION}: {'; '.join(error.problems)}. "
+                "Copy the bundle again, or run onnxmt migrate again"
+            ) from None
+        listed = {entry.path for entry in manifest.files}
+        if unlisted := [name for name in manifest.required_files if name not in listed]:
+            raise BundleFormatError(f"{where}: its list of files lacks {', '.join(unlisted)}, which the bundle needs")
+        return manifest
+
+    def to_text(self) -> str:
+        """Return the text of manifest.json."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+
+    def with_files(self, files: tuple[FileEntry, ...]) -> Manifest:
+        """Return a copy that lists `files`."""
+        return dataclasses.replace(self, files=files)
+
+
+def check_format_version(value: Mapping[str, Any], *, where: str) -> None:
+    """Refuse a format that this version does not read, and say which onnxmt does."""
+    found = value.get("format_version")
+    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+        raise BundleFormatError(
+            f"{where}: format_version is {found!r}; a whole number from 1 to {FORMAT_VERSION} was expected"
+        )
+    if found > FORMAT_VERSION:
+        tools = value.get("tools")
+        writer = tools.get("onnxmt") if isinstance(tools, dict) else None
+        fix = f"install onnxmt {writer} or newer" if isinstance(writer, str) else "install a newer onnxmt"
+        raise BundleFormatError(f"{where} is of format {found}; this onnxmt reads formats 1 to {FORMAT_VERSION}: {fix}")
+
+
+def check_relative(path: str) -> None:
+    """Raise ValueError unless `path` stays inside the bundle on every platform."""
+    parts = PurePosixPath(path).parts
+    if not path or path != str(PurePosixPath(path)) or path.startswith("/") or ".." in parts or path == ".":
+        raise ValueError(f"the path {path!r} is not a plain path inside the bundle")
+    if "\\" in path or ":" in path or "\0" in path:  # a drive, a stream or a separator on Windows
+        raise ValueError(f"the path {path!r} holds a character that a bundle's paths may not have")
