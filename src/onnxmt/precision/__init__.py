@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from onnxmt.precision.blocks import BlockFormat, BlockMatrix, BlockTable
+from onnxmt.precision.dynamic import DynamicMatrix, DynamicTable
 from onnxmt.precision.forms import Array, MatrixForm, StoredArray, TableForm
 from onnxmt.precision.fp32 import Fp32Matrix, Fp32Table
 from onnxmt.precision.recipe import COMPONENTS, PRECISIONS, PRESETS, Recipe, recipe
@@ -28,6 +29,8 @@ def matrix_form(precision: str, *, rows: int, columns: int) -> MatrixForm:
     """Return how a linear layer W [rows, columns] is stored and emitted in `precision`."""
     if precision in _BLOCKS:
         return BlockMatrix(rows=rows, columns=columns, layout=_BLOCKS[precision])
+    if precision == "int8-dynamic":
+        return DynamicMatrix(rows=rows, columns=columns)
     return Fp32Matrix(rows=rows, columns=columns)
 
 
@@ -35,4 +38,6 @@ def table_form(precision: str, *, rows: int, columns: int) -> TableForm:
     """Return how a token table E [rows, columns] is stored and emitted in `precision`."""
     if precision in _BLOCKS:
         return BlockTable(rows=rows, columns=columns, layout=_BLOCKS[precision])
+    if precision == "int8-dynamic":
+        return DynamicTable(rows=rows, columns=columns)
     return Fp32Table(rows=rows, columns=columns)

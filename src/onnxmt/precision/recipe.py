@@ -10,7 +10,7 @@ from typing import Any
 from onnxmt.errors import UsageError
 
 COMPONENTS = ("encoder", "decoder", "cross_kv", "lm_head", "embedding")
-PRECISIONS = ("fp32", "int8", "int4")
+PRECISIONS = ("fp32", "int8", "int8-dynamic", "int4")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ def _uniform(precision: str) -> Recipe:
     )
 
 
-PRESETS: Mapping[str, Recipe] = {name: _uniform(name) for name in ("fp32", "int8", "int4")}
+PRESETS: Mapping[str, Recipe] = {name: _uniform(name) for name in PRECISIONS}
 
 
 def recipe(name: str) -> Recipe:
