@@ -18,8 +18,10 @@
     │   ├── BundleFileMissingError (FileNotFoundError)
     │   ├── BundleFileAlteredError
     │   └── BundleFormatError                        the manifest is not one that this version reads
+    ├── RecordingError (ValueError)                  a recorded reference cannot be read, or belongs to something else
     ├── OutputError (OSError)                        the result cannot be written
     ├── SessionError (RuntimeError)                  ONNX Runtime refused a graph, a provider or a run
+    ├── DecodingError (RuntimeError)                 no token can be chosen: scores are NaN, or everything is banned
     └── LimitMissedError                             work was done and a limit was missed (exit code 1)
         └── VerificationError                        the graphs do not equal the reference
 
@@ -126,12 +128,20 @@ class BundleFormatError(BundleError):
     """The manifest is absent, unreadable, or of a format that this version does not read."""
 
 
+class RecordingError(OnnxmtError, ValueError):
+    """A recorded reference cannot be read, or was made for other weights or other sentences."""
+
+
 class OutputError(OnnxmtError, OSError):
     """The result cannot be written."""
 
 
 class SessionError(OnnxmtError, RuntimeError):
     """ONNX Runtime refused a graph, a provider or a run."""
+
+
+class DecodingError(OnnxmtError, RuntimeError):
+    """No token can be chosen: the model's scores are not numbers, or the settings ban every token."""
 
 
 class LimitMissedError(OnnxmtError):
