@@ -8,26 +8,24 @@ from typing import Any
 
 from onnxmt.errors import UnsupportedModelError
 
+from .fused import microsoft
+
 # Values and builders of onnxscript are untyped; `Any` stands for onnx_ir.Value and onnxscript.OpBuilder here.
 Emit = Callable[[Any, Any], Any]
 
 
-def _microsoft(op: Any) -> Any:
-    return op.builder.opset("com.microsoft", 1)
-
-
 def _gelu(op: Any, x: Any) -> Any:
-    return _microsoft(op).Gelu(x)
+    return microsoft(op, "Gelu", x)
 
 
 def _gelu_tanh(op: Any, x: Any) -> Any:
     # FastGelu is the tanh approximation 0.5x(1 + tanh(√(2/π)(x + 0.044715x³))), which is NewGELUActivation.
-    return _microsoft(op).FastGelu(x)
+    return microsoft(op, "FastGelu", x)
 
 
 def _quick_gelu(alpha: float) -> Emit:
     # x·sigmoid(alpha·x); with alpha = 1 this is SiLU, also called swish.
-    return lambda op, x: _microsoft(op).QuickGelu(x, alpha=alpha)
+    return lambda op, x: microsoft(op, "QuickGelu", x, alpha=alpha)
 
 
 def _clipped_gelu(op: Any, x: Any) -> Any:

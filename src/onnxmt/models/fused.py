@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .layers import LayerNorm, Linear
+import onnx_ir as ir
+
+from .layers import Linear, Norm, RmsNorm
 
 OPSET = 18
 IR_VERSION = 10
@@ -23,8 +25,16 @@ class Attended(NamedTuple):
     value: Any
 
 
-def _microsoft(op: Any) -> Any:
-    return op.builder.opset("com.microsoft", MICROSOFT_OPSET)
+def microsoft(op: Any, operator: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
+    """Emit a com.microsoft operator; → its float32 output, or a list of them.
+
+    onnxscript has no types for this domain, and would insert casts for the Python numbers that the outputs meet.
+    """
+    emit = getattr(op.builder.opset("com.microsoft", MICROSOFT_OPSET), operator)
+    made = emit(*inputs, _outputs=outputs, **attributes)
+    for value in made if outputs > 1 else [made]:
+        value.type = ir.TensorType(ir.DataType.FLOAT)
+    return made
 
 
 def split(op: Any, x: Any, parts: int) -> Any:
@@ -32,53 +42,79 @@ def split(op: Any, x: Any, parts: int) -> Any:
     return op.Split(x, axis=-1, num_outputs=parts, _outputs=parts)
 
 
-def self_attention(op: Any, qkv: Any, *, heads: int, mask: Any) -> Any:
-    """Encoder self-attention over stacked projections [B, S, 3·d]; `mask` int32 [B, S], 1 = token. → [B, S, d]."""
-    query, key, value = split(op, qkv, 3)
-    return _microsoft(op).MultiHeadAttention(query, key, value, None, mask, num_heads=heads, mask_filter_value=MASKED)
+def _attention(op: Any, *inputs: Any, heads: int, scale: float | None, **attributes: Any) -> Any:
+    """Emit MultiHeadAttention; `scale` multiplies the scores, None stands for 1/√(head size)."""
+    if scale is not None:
+        attributes["scale"] = scale
+    return microsoft(op, "MultiHeadAttention", *inputs, num_heads=heads, mask_filter_value=MASKED, **attributes)
 
 
-def cached_attention(op: Any, qkv: Any, past_key: Any, past_value: Any, *, heads: int) -> Attended:
-    """Causal decoder self-attention of T new tokens over P cached ones; no mask, since rows have no padding.
+def self_attention(
+    op: Any, qkv: Any, *, heads: int, mask: Any, scale: float | None = None, position_bias: Any | None = None
+) -> Any:
+    """Encoder self-attention over stacked projections [B, S, 3·d]; `mask` int32 [B, S], 1 = token. → [B, S, d].
 
-    `unidirectional` makes a prefix of several tokens causal; with T = 1 it changes nothing.
+    `position_bias` [1, heads, S, S] is added to the scores.
     """
     query, key, value = split(op, qkv, 3)
-    output, present_key, present_value = _microsoft(op).MultiHeadAttention(
-        query, key, value, None, None, None, past_key, past_value,
-        num_heads=heads, unidirectional=1, mask_filter_value=MASKED, _outputs=3,
-    )  # fmt: skip
-    return Attended(output, present_key, present_value)
+    return _attention(op, query, key, value, None, mask, position_bias, heads=heads, scale=scale)
 
 
-def cross_attention(op: Any, query: Any, key: Any, value: Any, *, heads: int, mask: Any) -> Any:
+def cached_attention(
+    op: Any,
+    qkv: Any,
+    past_key: Any,
+    past_value: Any,
+    *,
+    heads: int,
+    scale: float | None = None,
+    position_bias: Any | None = None,
+) -> Attended:
+    """Causal decoder self-attention of T new tokens over P cached ones; no mask, since rows have no padding.
+
+    `position_bias` [1, heads, T, P + T] is added to the scores. `unidirectional` makes a prefix of several tokens
+    causal; with T = 1 it changes nothing.
+    """
+    query, key, value = split(op, qkv, 3)
+    inputs = (query, key, value, None, None, position_bias, past_key, past_value)
+    return Attended(*_attention(op, *inputs, heads=heads, scale=scale, unidirectional=1, outputs=3))
+
+
+def cross_attention(
+    op: Any, query: Any, key: Any, value: Any, *, heads: int, mask: Any, scale: float | None = None
+) -> Any:
     """Attention of [B, T, d] over given keys and values [B, heads, S, head size]; `mask` int32 [B, S]. → [B, T, d]."""
-    return _microsoft(op).MultiHeadAttention(query, key, value, None, mask, num_heads=heads, mask_filter_value=MASKED)
+    return _attention(op, query, key, value, None, mask, heads=heads, scale=scale)
 
 
-def norm(op: Any, x: Any, layer: LayerNorm) -> Any:
-    """Layer norm over the last axis."""
-    return layer(op, lambda op, weight, bias: op.LayerNormalization(x, weight, bias, axis=-1, epsilon=layer.EPSILON))
+def norm(op: Any, x: Any, layer: Norm) -> Any:
+    """Norm over the last axis.
+
+    SimplifiedLayerNormalization is the root-mean-square norm; ONNX Runtime registers it in the default domain.
+    """
+    operator = op.SimplifiedLayerNormalization if isinstance(layer, RmsNorm) else op.LayerNormalization
+    return layer(op, lambda _op, *weights: operator(x, *weights, axis=-1, epsilon=layer.epsilon))
 
 
-def norm_of_sum(op: Any, x: Any, residual: Any, layer: LayerNorm, *, bias: Any | None) -> Any:
-    """Layer norm of x + residual + bias in one operator."""
+def _norm_with_sum(op: Any, x: Any, residual: Any, layer: Norm, bias: Any | None, outputs: int) -> Any:
+    operator = "SkipSimplifiedLayerNormalization" if isinstance(layer, RmsNorm) else "SkipLayerNormalization"
+    last = () if bias is None else (bias,)
     return layer(
         op,
-        lambda op, weight, shift: _microsoft(op).SkipLayerNormalization(
-            x, residual, weight, shift, bias, epsilon=layer.EPSILON
+        lambda op, *weights: microsoft(
+            op, operator, x, residual, *weights, *last, epsilon=layer.epsilon, outputs=outputs
         ),
     )
 
 
-def norm_and_sum(op: Any, x: Any, residual: Any, layer: LayerNorm, *, bias: Any | None) -> tuple[Any, Any]:
-    """Layer norm of x + residual + bias, and that sum itself (the next residual of a pre-norm model)."""
-    normed, _mean, _inverse, total = layer(
-        op,
-        lambda op, weight, shift: _microsoft(op).SkipLayerNormalization(
-            x, residual, weight, shift, bias, epsilon=layer.EPSILON, _outputs=4
-        ),
-    )
+def norm_of_sum(op: Any, x: Any, residual: Any, layer: Norm, *, bias: Any | None) -> Any:
+    """Norm of x + residual + bias in one operator."""
+    return _norm_with_sum(op, x, residual, layer, bias, outputs=1)
+
+
+def norm_and_sum(op: Any, x: Any, residual: Any, layer: Norm, *, bias: Any | None) -> tuple[Any, Any]:
+    """Norm of x + residual + bias, and that sum itself (the next residual of a pre-norm model)."""
+    normed, _mean, _inverse, total = _norm_with_sum(op, x, residual, layer, bias, outputs=4)
     return normed, total
 
 

@@ -94,28 +94,40 @@ def _as_stored(full: str, shape: tuple[int, ...], read: ReadWeight) -> StoredArr
     return StoredArray(key=f"{full}|fp32", shape=shape, dtype=_FLOAT32, make=lambda: read(full).reshape(shape))
 
 
-class LayerNorm(Weighted):
-    """Scale and shift of a layer norm; the dialect emits the operator, since it fuses the residual sum into it."""
+class Norm(Weighted):
+    """The weights of a norm over the last axis; the dialect emits the operator, since it fuses the residual sum into it."""
 
-    EPSILON = 1e-5  # torch.nn.LayerNorm's default, which every BART-like model uses
+    parts: tuple[str, ...]
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, *, epsilon: float) -> None:
         super().__init__()
-        self._size = size
+        self._size, self.epsilon = size, epsilon
 
     def wanted(self, path: str) -> Iterator[Wanted]:
-        """Yield weight and bias [size]."""
-        for name in ("weight", "bias"):
+        """Yield each part, [size]."""
+        for name in self.parts:
             yield Wanted(name=f"{path}.{name}", shape=(self._size,))
 
     def attach(self, path: str, binding: WeightBinding) -> None:
-        """Create both parameters."""
-        for name in ("weight", "bias"):
+        """Create the parameters."""
+        for name in self.parts:
             setattr(self, name, _parameter(_as_stored(f"{path}.{name}", (self._size,), binding.read), name))
 
-    def forward(self, op: Any, emit: Callable[[Any, Any, Any], Any]) -> Any:
-        """Realise scale and shift in the graph and let `emit(op, weight, bias)` use them."""
-        return emit(op, self.weight, self.bias)
+    def forward(self, op: Any, emit: Callable[..., Any]) -> Any:
+        """Realise the parts in the graph and let `emit(op, *parts)` use them."""
+        return emit(op, *(getattr(self, name) for name in self.parts))
+
+
+class LayerNorm(Norm):
+    """Scale and shift of a layer norm."""
+
+    parts = ("weight", "bias")
+
+
+class RmsNorm(Norm):
+    """Scale of a root-mean-square norm: no mean is subtracted and nothing is added (Zhang and Sennrich, 2019)."""
+
+    parts = ("weight",)
 
 
 class Linear(Weighted):
@@ -270,9 +282,9 @@ class PositionTable(Weighted):
             array = _as_stored(full, (self._rows, self._width), binding.read)
         self.weight = _parameter(array, "weight")
 
-    def forward(self, op: Any, start: Any, end: Any) -> Any:
-        """Emit rows start … end - 1 ([T, width]); both are int64 scalars.
+    def forward(self, op: Any, rows: Any) -> Any:
+        """Emit the given rows: int64 [T] or [B, T] → [T, width] or [B, T, width].
 
         Gather, not Slice: a position beyond the table is then an error of ONNX Runtime, where Slice would clip it.
         """
-        return op.Gather(self.weight, op.Range(start, end, 1))
+        return op.Gather(self.weight, rows)

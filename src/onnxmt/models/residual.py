@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import fused
-from .layers import LayerNorm
+from .layers import Norm
 
 
 class ResidualStream:
@@ -19,7 +19,7 @@ class ResidualStream:
         self._x, self._norm_first = x, norm_first
         self._pending: tuple[Any, Any | None] | None = None
 
-    def read(self, op: Any, norm: LayerNorm) -> Any:
+    def read(self, op: Any, norm: Norm) -> Any:
         """Return the sub-layer's input [B, T, d]; `norm` is the sub-layer's own norm."""
         if not self._norm_first:
             return self._x
@@ -30,14 +30,14 @@ class ResidualStream:
         self._pending = None
         return normed
 
-    def write(self, op: Any, y: Any, bias: Any | None, norm: LayerNorm) -> None:
+    def write(self, op: Any, y: Any, bias: Any | None, norm: Norm) -> None:
         """Add the sub-layer's output and the bias it handed on."""
         if self._norm_first:
             self._pending = (y, bias)
         else:
             self._x = fused.norm_of_sum(op, y, self._x, norm, bias=bias)
 
-    def finish(self, op: Any, norm: LayerNorm | None) -> Any:
+    def finish(self, op: Any, norm: Norm | None) -> Any:
         """Return the stack's output; `norm` is the last norm of a pre-norm stack."""
         if self._pending is None or norm is None:
             return self._x
