@@ -1,0 +1,152 @@
+"""The two graphs as one model: encode once, then `step` over the key and value cache."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxmt.errors import InputTooLongError, SessionError
+from onnxmt.runtime.search.types import Step
+from onnxmt.runtime.session import RuntimeOptions, Session
+
+__all__ = ["Seq2SeqModel", "Step", "load_model"]
+
+Ids = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+class Seq2SeqModel:
+    """An encoder graph and a decoder graph of format 1 (docs/bundle-format.md). Holds no state between calls.
+
+    `positions` is the length of the position table; None where the model has none. Raises SessionError where the two
+    graphs do not fit each other.
+    """
+
+    def __init__(self, *, encoder: Session, decoder: Session, positions: int | None = None) -> None:
+        self.encoder, self.decoder, self.positions = encoder, decoder, positions
+        self._cross = tuple(name for name in decoder.inputs if name.startswith("cross."))
+        self._past = tuple(name for name in decoder.inputs if name.startswith("past."))
+        needed = {
+            encoder: {"inputs": {"input_ids", "attention_mask"}, "outputs": set(self._cross)},
+            decoder: {
+                "inputs": {"input_ids", "attention_mask", *self._cross, *self._past},
+                "outputs": {"logits", *(_present(name) for name in self._past)},
+            },
+        }
+        problems = [
+            f"{session.path.name} has the {side} {', '.join(sorted(found))}; needed: {', '.join(sorted(names))}"
+            for session, sides in needed.items()
+            for side, names in sides.items()
+            if (found := set(getattr(session, side))) != names
+        ]
+        if not self._past:
+            problems.append(f"{decoder.path.name} has no inputs past.N.key and past.N.value")
+        problems += [
+            f"{decoder.path.name} has {name} of shape {list(decoder.inputs[name].axes)}; needed: [batch, heads, past, "
+            "head size] with heads and head size as numbers"
+            for name in self._past
+            if [isinstance(axis, int) for axis in decoder.inputs[name].axes] != [False, True, False, True]
+        ]
+        if problems:
+            raise SessionError(f"these are not the two graphs of a bundle: {'; '.join(problems)}")
+
+    def encode(self, input_ids: Ids, attention_mask: Ids) -> dict[str, npt.NDArray[Any]]:
+        """Run the encoder on int64 [B, S] each; returns cross.{i}.key|value [B, heads, S, head size].
+
+        Raises InputTooLongError when S is larger than the position table.
+        """
+        if self.positions is not None and input_ids.shape[1] > self.positions:
+            raise InputTooLongError(tokens=input_ids.shape[1], limit=self.positions)
+        return self.encoder.run({"input_ids": input_ids, "attention_mask": attention_mask})
+
+    def run_decoder(self, feeds: Arrays) -> dict[str, npt.NDArray[Any]]:
+        """Run the decoder once on exactly these feeds; returns logits [B, V] and present.{i}.key|value."""
+        return self.decoder.run(feeds)
+
+    def start(self, input_ids: Ids, attention_mask: Ids) -> Step:
+        """Encode a batch (int64 [B, S] each, padding on the right), and return the step that decodes it."""
+        return _Decoding(self, cross=self.encode(input_ids, attention_mask), mask=attention_mask)
+
+    def empty_past(self, rows: int) -> dict[str, npt.NDArray[Any]]:
+        """Return the past of length 0 for the first step."""
+        nodes = (self.decoder.inputs[name] for name in self._past)
+        return {
+            node.name: np.zeros((rows, int(node.axes[1]), 0, int(node.axes[3])), node.dtype)  # [B, heads, P, head size]
+            for node in nodes
+        }
+
+    def close(self) -> None:
+        """Give the memory of both graphs back."""
+        self.encoder.close()
+        self.decoder.close()
+
+
+class _Decoding:
+    """The `step` of one batch: the rows' cache, and which sentence each row belongs to."""
+
+    def __init__(self, model: Seq2SeqModel, *, cross: dict[str, npt.NDArray[Any]], mask: Ids) -> None:
+        self._model = model
+        self._cross, self._mask = cross, mask
+        self._sentences = np.arange(len(mask))
+        self._past: dict[str, npt.NDArray[Any]] | None = None
+        self._length = 0
+
+    def __call__(self, tokens: Ids, parents: Ids | None) -> Floats:
+        """One call of the `Step` contract."""
+        rows, new = tokens.shape
+        self._check_position(self._length + new)
+        if parents is not None and not _is_identity(parents, len(self._sentences)):
+            self._take(parents)
+        if rows != len(self._sentences):
+            raise SessionError(f"a step got {rows} rows of tokens for {len(self._sentences)} rows of the cache")
+        past = self._model.empty_past(rows) if self._past is None else self._past
+        outputs = self._model.run_decoder({"input_ids": tokens, "attention_mask": self._mask, **self._cross, **past})
+        self._past = {name: outputs[_present(name)] for name in past}
+        self._length += new
+        return outputs["logits"].astype(np.float32, copy=False)
+
+    def _take(self, parents: Ids) -> None:
+        """Let row r continue row parents[r]; what belongs to the sentence moves only when the sentences do."""
+        sentences = self._sentences[parents]
+        if not np.array_equal(sentences, self._sentences):
+            self._cross = {name: value[parents] for name, value in self._cross.items()}
+            self._mask = self._mask[parents]
+            self._sentences = sentences
+        if self._past is not None:
+            self._past = {name: value[parents] for name, value in self._past.items()}
+
+    def _check_position(self, length: int) -> None:
+        limit = self._model.positions
+        if limit is not None and length > limit:
+            raise SessionError(
+                f"a step would reach position {length} of a model with {limit} positions: lower the length limit"
+            )
+
+
+def load_model(
+    folder: Path,
+    *,
+    encoder: str = "encoder.onnx",
+    decoder: str = "decoder.onnx",
+    positions: int | None = None,
+    options: RuntimeOptions | None = None,
+) -> Seq2SeqModel:
+    """Load two graphs from a folder, which need not be a whole bundle. Raises SessionError."""
+    return Seq2SeqModel(
+        encoder=Session(folder / encoder, options=options),
+        decoder=Session(folder / decoder, options=options),
+        positions=positions,
+    )
+
+
+def _present(past: str) -> str:
+    return f"present.{past.removeprefix('past.')}"
+
+
+def _is_identity(parents: Ids, rows: int) -> bool:
+    return len(parents) == rows and bool((parents == np.arange(rows)).all())
