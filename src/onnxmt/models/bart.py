@@ -226,12 +226,15 @@ class Embedded(nn.Module):  # type: ignore[misc]  # onnxscript is untyped
         return ResidualStream(x, norm_first=self._traits.norm_first)
 
     def _placed(self, op: Any, input_ids: Any, past: Any | None) -> Any:
-        """Rows by place in the sequence, [T]."""
-        offset, length = self._traits.position_offset, sequence_length(op, input_ids)
+        """Rows by place in the sequence, [T].
+
+        The start is added to a range from 0, because ONNX Runtime turns a Gather of a bare range into a Slice, which
+        would clip positions beyond the table where Gather refuses them.
+        """
+        offset, rows = self._traits.position_offset, op.Range(0, sequence_length(op, input_ids), 1)
         if past is None:
-            return op.Range(offset, op.Add(length, offset) if offset else length, 1)
-        start = op.Add(past, offset) if offset else past
-        return op.Range(start, op.Add(start, length), 1)
+            return op.Add(rows, offset) if offset else rows
+        return op.Add(rows, op.Add(past, offset) if offset else past)
 
     def _counted(self, op: Any, input_ids: Any, past: Any | None) -> Any:
         """Rows by the number of real tokens so far, [B, T], as M2M100's create_position_ids_from_input_ids.

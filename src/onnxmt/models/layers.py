@@ -95,7 +95,7 @@ def _as_stored(full: str, shape: tuple[int, ...], read: ReadWeight) -> StoredArr
 
 
 class Norm(Weighted):
-    """The weights of a norm over the last axis; the dialect emits the operator, since it fuses the residual sum into it."""
+    """The weights of a norm over the last axis; the dialect emits the operator, as it fuses the residual sum into it."""
 
     parts: tuple[str, ...]
 
@@ -283,8 +283,5 @@ class PositionTable(Weighted):
         self.weight = _parameter(array, "weight")
 
     def forward(self, op: Any, rows: Any) -> Any:
-        """Emit the given rows: int64 [T] or [B, T] → [T, width] or [B, T, width].
-
-        Gather, not Slice: a position beyond the table is then an error of ONNX Runtime, where Slice would clip it.
-        """
+        """Emit the given rows: int64 [T] or [B, T] → [T, width] or [B, T, width]."""
         return op.Gather(self.weight, rows)
