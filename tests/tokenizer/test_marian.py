@@ -428,7 +428,7 @@ def test_a_wrong_vocabulary_is_named(tmp_path, name, content, message):
         ({"tokenizer_class": "T5Tokenizer"}, "tokenizer_class 'T5Tokenizer'"),
         ({"model_max_length": "512"}, "model_max_length is '512'"),
         ({"added_tokens_decoder": {"0": {"content": "</s>", "single_word": True}}}, "single_word"),
-        ({"added_tokens_decoder": {"x": {"content": "</s>"}}}, "without an integer id"),
+        ({"added_tokens_decoder": {"x": {"content": "</s>"}}}, r"id 'x', not an integer"),
         ({"eos_token": 3}, "'eos_token' holds 3"),
         ({"eos_token": "<end>"}, "lacks the token '<end>'"),
     ],

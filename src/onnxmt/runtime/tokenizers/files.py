@@ -11,7 +11,7 @@ from onnxmt.errors import TokenizerError
 if TYPE_CHECKING:
     import sentencepiece
 
-__all__ = ["check_sentencepiece", "load_sentencepiece", "read_json_object", "read_vocabulary", "require_unicode"]
+__all__ = ["load_sentencepiece", "read_bytes", "read_json_object", "read_vocabulary", "require_unicode"]
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
@@ -56,72 +56,20 @@ def load_sentencepiece(path: Path) -> sentencepiece.SentencePieceProcessor:
 
     processor = sentencepiece.SentencePieceProcessor()
     try:
-        processor.LoadFromSerializedProto(_read_bytes(path))
+        processor.LoadFromSerializedProto(read_bytes(path))
     except RuntimeError as error:
         raise TokenizerError(f"tokenizer file {path} is not a SentencePiece model: {error}") from error
     return processor
 
 
-def check_sentencepiece(path: Path) -> None:
-    """Raise TokenizerError unless `path` is a whole SentencePiece model.
-
-    A file cut between two pieces still loads, without its last pieces and its normaliser; this finds it. It takes about
-    0.1 s for 32,000 pieces, so it is done once, when a checkpoint is read; a bundle's files are hashed instead.
-    """
-    fields = _protobuf_fields(_read_bytes(path))
-    missing = [name for name, number in _MODEL_PARTS.items() if number not in fields]
-    if missing:
-        raise TokenizerError(
-            f"tokenizer file {path} is not a whole SentencePiece model: it has no {', no '.join(missing)}; "
-            "download it again"
-        )
-    load_sentencepiece(path)
-
-
-def _read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
+    """The content of `path`; raises TokenizerError when it is missing or unreadable."""
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
         raise TokenizerError(f"tokenizer file {path.name} is missing in {path.parent}") from error
     except OSError as error:
         raise TokenizerError(f"tokenizer file {path} cannot be read: {error.strerror or error}") from error
-
-
-# sentencepiece_model.proto, message ModelProto
-_MODEL_PARTS = {"pieces": 1, "trainer settings": 2, "normaliser settings": 3}
-
-
-def _protobuf_fields(content: bytes) -> frozenset[int]:
-    """The field numbers at the top level of a protobuf message; empty when it is cut or is no protobuf at all."""
-    seen: set[int] = set()
-    position = 0
-    while position < len(content):
-        tag, position = _varint(content, position)
-        number, kind = tag >> 3, tag & 7
-        if kind == 0:
-            _, position = _varint(content, position)
-        elif kind == 2:
-            length, position = _varint(content, position)
-            position += length
-        elif kind in (1, 5):
-            position += 8 if kind == 1 else 4
-        else:
-            return frozenset()
-        seen.add(number)
-    return frozenset(seen) if position == len(content) else frozenset()
-
-
-def _varint(content: bytes, position: int) -> tuple[int, int]:
-    """The base-128 number at `position`, and the position after it (beyond the end when it is cut)."""
-    value = shift = 0
-    while position < len(content):
-        byte = content[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-    return value, len(content) + 1
 
 
 def require_unicode(text: str) -> None:

@@ -17,16 +17,17 @@ from typing import Any
 from onnxmt.errors import TokenizerError, UnknownLanguageError
 from onnxmt.runtime.languages import describe_nearest, language_name, resolve_language
 from onnxmt.runtime.tokenizer import LanguageCodes, TokenizerSpec, VocabularyLimits
-from onnxmt.runtime.tokenizers.added_tokens import AddedToken, AddedTokenSplitter, read_named_tokens
+from onnxmt.runtime.tokenizers.added_tokens import AddedTokenSplitter, NumberedToken
 from onnxmt.runtime.tokenizers.decoding import clean_up_spaces
 from onnxmt.runtime.tokenizers.files import (
-    check_sentencepiece,
     load_sentencepiece,
     read_json_object,
     read_vocabulary,
     require_unicode,
 )
 from onnxmt.runtime.tokenizers.settings import SettingsReader
+from onnxmt.runtime.tokenizers.special_tokens import read_special_tokens
+from onnxmt.runtime.tokenizers.spm_model import read_sentencepiece_model
 
 __all__ = ["MarianSettings", "MarianTokenizer", "marian_spec"]
 
@@ -52,7 +53,7 @@ class MarianSettings:
 
     eos: str
     unk: str
-    added: tuple[AddedToken, ...]
+    added: tuple[NumberedToken, ...]
     separate_vocabularies: bool
     clean_up_spaces: bool
     limit: int | None
@@ -80,7 +81,7 @@ class MarianSettings:
             eos=reader.text("eos"),
             unk=reader.text("unk"),
             added=tuple(
-                AddedToken.from_dict(token, where="tokenizer spec (marian), added token")
+                NumberedToken.from_dict(token, where="tokenizer spec (marian), added token")
                 for token in reader.objects("added")
             ),
             separate_vocabularies=reader.flag("separate_vocabularies"),
@@ -101,20 +102,20 @@ def marian_spec(folder: Path) -> TokenizerSpec:
     config_file = folder / "tokenizer_config.json"
     config = read_json_object(config_file) if config_file.exists() else {}
     _refuse_what_is_not_implemented(config, config_file)
-    tokens = read_named_tokens(folder, config, _DEFAULT_NAMES)
+    tokens = read_special_tokens(folder, config, _DEFAULT_NAMES)
     separate = bool(config.get("separate_vocabs"))
     files = (_SOURCE_MODEL, _TARGET_MODEL, _VOCABULARY, *((_TARGET_VOCABULARY,) if separate else ()))
     missing = [name for name in files if not (folder / name).exists()]
     if missing:
         raise TokenizerError(f"{folder} lacks the tokenizer file {', '.join(missing)}: a Marian model needs it")
     for name in (_SOURCE_MODEL, _TARGET_MODEL):
-        check_sentencepiece(folder / name)
-    eos, unk = tokens.named["eos_token"], tokens.named["unk_token"]
+        read_sentencepiece_model(folder / name)
+    eos, unk = tokens.name("eos_token"), tokens.name("unk_token")
     vocabulary = read_vocabulary(folder / _VOCABULARY, required=(eos, unk))
     settings = MarianSettings(
         eos=eos,
         unk=unk,
-        added=tokens.added(vocabulary),
+        added=tokens.numbered(vocabulary),
         separate_vocabularies=separate,
         clean_up_spaces=bool(config.get("clean_up_tokenization_spaces")),
         limit=_limit(config.get("model_max_length"), config_file),
@@ -193,16 +194,16 @@ class MarianTokenizer:
         )
 
     def _added_or_vocabulary_id(self, content: str) -> int:
-        return next((t.id for t in self._settings.added if t.content == content), self._vocabulary[content])
+        return next((n.id for n in self._settings.added if n.token.content == content), self._vocabulary[content])
 
     def _decode_tables(self, target_vocabulary: Mapping[str, int]) -> tuple[dict[int, str], frozenset[int]]:
         """Id → piece, and the ids that decoding skips, both on the target side."""
         pieces = {index: piece for piece, index in target_vocabulary.items()}
         if self._settings.separate_vocabularies:  # each side has its own ids for the special tokens
-            special = (token.content for token in self._settings.added if token.special)
+            special = (n.token.content for n in self._settings.added if n.token.special)
             return pieces, frozenset(target_vocabulary[name] for name in special if name in target_vocabulary)
-        pieces |= {token.id: token.content for token in self._settings.added}
-        return pieces, frozenset(token.id for token in self._settings.added if token.special)
+        pieces |= {n.id: n.token.content for n in self._settings.added}
+        return pieces, frozenset(n.id for n in self._settings.added if n.token.special)
 
     @property
     def limit(self) -> int | None:
@@ -239,7 +240,7 @@ class MarianTokenizer:
         ids = [] if code is None else [code]
         at_start = target is not None  # the first stretch of text may hold no code of its own then
         for part in self._splitter.split(text):
-            if isinstance(part, AddedToken):
+            if isinstance(part, NumberedToken):
                 ids.append(part.id)
             else:
                 ids += self._encode_stretch(part, plain=at_start)

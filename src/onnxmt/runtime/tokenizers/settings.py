@@ -60,13 +60,31 @@ class SettingsReader:
             return 0
         return value
 
-    def flag(self, name: str) -> bool:
-        """A boolean."""
+    def flag(self, name: str, *, default: bool | None = None) -> bool:
+        """A boolean; with a `default` it may be left out."""
+        if default is not None and name not in self._data:
+            return default
         value = self._take(name)
         if not isinstance(value, bool):
             self._wrong(name, "true or false")
             return False
         return value
+
+    def optional_flag(self, name: str) -> bool | None:
+        """A boolean, or null."""
+        value = self._take(name)
+        if value is not None and not isinstance(value, bool):
+            self._wrong(name, "true, false or null")
+            return None
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of strings."""
+        value = self._take(name)
+        if not isinstance(value, Sequence) or isinstance(value, str) or not all(isinstance(v, str) for v in value):
+            self._wrong(name, "a list of strings")
+            return ()
+        return tuple(value)
 
     def objects(self, name: str) -> list[Mapping[str, Any]]:
         """A list of objects."""
