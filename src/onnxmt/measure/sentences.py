@@ -1,0 +1,81 @@
+"""The sentence sets that verification runs on: reading them, and the fingerprint that ties a recording to its set."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from onnxmt.errors import UsageError
+
+CATEGORIES = ("short", "long", "numbers", "names", "colloquial", "technical")
+"""The categories of the shipped set, in the order in which reports show them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sentence:
+    """One line of a sentence set; `line` counts from 1."""
+
+    line: int
+    category: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceSet:
+    """Sentences in file order, all different; `sha256` is taken over categories and texts, whatever the line ends."""
+
+    name: str
+    sentences: tuple[Sentence, ...]
+
+    def __post_init__(self) -> None:
+        if not self.sentences:
+            raise UsageError(f"{self.name} holds no sentence; one line is CATEGORY, a tab, TEXT")
+        twice = [text for text, count in Counter(s.text for s in self.sentences).items() if count > 1]
+        if twice:
+            raise UsageError(f"{self.name} holds {len(twice)} sentence(s) more than once, the first is {twice[0]!r}")
+
+    @property
+    def sha256(self) -> str:
+        """Lower-case hexadecimal SHA-256 of the set's content."""
+        content = "".join(f"{sentence.category}\t{sentence.text}\n" for sentence in self.sentences)
+        return hashlib.sha256(content.encode("utf-8")).hexdigest()
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """The categories that occur: the known ones in their order, then others as they appear."""
+        found = dict.fromkeys(sentence.category for sentence in self.sentences)
+        return (*(c for c in CATEGORIES if c in found), *(c for c in found if c not in CATEGORIES))
+
+
+def parse_sentences(text: str, *, name: str) -> SentenceSet:
+    """Read lines of CATEGORY, a tab, TEXT; blank lines are skipped. Raises UsageError that lists every bad line."""
+    sentences, bad = [], []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        category, tab, sentence = line.partition("\t")
+        if not tab or not category.strip() or not sentence.strip() or "\t" in sentence:
+            bad.append(str(number))
+        else:
+            sentences.append(Sentence(line=number, category=category.strip(), text=sentence.strip()))
+    if bad:
+        raise UsageError(f"{name}: line(s) {', '.join(bad)} are not CATEGORY, one tab, TEXT")
+    return SentenceSet(name=name, sentences=tuple(sentences))
+
+
+def verification_sentences() -> SentenceSet:
+    """Return the set that ships with onnxmt."""
+    data = resources.files("onnxmt.measure").joinpath("data", "verification.tsv")
+    return parse_sentences(data.read_text(encoding="utf-8"), name="verification.tsv")
+
+
+def read_sentences(path: Path) -> SentenceSet:
+    """Read a sentence set from a file; raises UsageError when it cannot be read as one."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the sentence set {path} cannot be read as UTF-8 text: {error}") from error
+    return parse_sentences(text, name=path.name)
