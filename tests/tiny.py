@@ -142,3 +142,98 @@ def build_marian(
         if weights != "none":
             torch.save(model.state_dict(), folder / "pytorch_model.bin", _use_new_zipfile_serialization=weights == "zip")
     return folder
+
+
+def _write_seq2seq(
+    folder: Path, model_type: str, fields: Mapping[str, Any], *, seed: int, generation: Mapping[str, Any], dtype: str, logits_bias: float = 0.0
+) -> Path:
+    """Write config, generation settings and seeded weights of a `model_type`, without a tokenizer; biases and norms are not 0 and 1."""
+    import torch
+    from transformers import AutoConfig, AutoModelForSeq2SeqLM
+
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(seed)
+    model = AutoModelForSeq2SeqLM.from_config(AutoConfig.for_model(model_type, **fields)).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias") or "norm" in name:
+                parameter.add_(torch.randn_like(parameter) * 0.1)
+        if logits_bias:
+            model.final_logits_bias.uniform_(-logits_bias, logits_bias)
+    for key, value in generation.items():
+        setattr(model.generation_config, key, value)
+    model.to(getattr(torch, dtype)).save_pretrained(folder)
+    return folder
+
+
+BART_VOCAB = 120  # <s> 0, <pad> 1, </s> 2, <unk> 3, pieces, and the languages of mbart, m2m_100 and nllb in the last rows
+LANGUAGES = (BART_VOCAB - 3, BART_VOCAB - 2, BART_VOCAB - 1)
+
+
+def _bart_fields(config: Mapping[str, Any] | None) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "vocab_size": BART_VOCAB, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
+        "decoder_attention_heads": 4, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "max_position_embeddings": 128,
+        "init_std": 0.3, "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2,
+    }  # fmt: skip
+    return {**fields, **(config or {})}
+
+
+def build_bart(
+    folder: Path, *, seed: int = 0, config: Mapping[str, Any] | None = None, generation: Mapping[str, Any] | None = None,
+    dtype: str = "float32", logits_bias: float = 1.0,
+) -> Path:  # fmt: skip
+    """Write a seeded tiny BART (post-norm, learned positions) without a tokenizer."""
+    settings = {"max_length": 30, "forced_eos_token_id": 2, **(generation or {})}
+    return _write_seq2seq(folder, "bart", _bart_fields(config), seed=seed, generation=settings, dtype=dtype, logits_bias=logits_bias)
+
+
+def build_mbart(
+    folder: Path, *, seed: int = 0, config: Mapping[str, Any] | None = None, generation: Mapping[str, Any] | None = None,
+    dtype: str = "float32", logits_bias: float = 1.0,
+) -> Path:  # fmt: skip
+    """Write a seeded tiny mBART (pre-norm, learned positions, scaled embeddings) without a tokenizer."""
+    fields = _bart_fields({"scale_embedding": True, **(config or {})})
+    settings = {"max_length": 30, "forced_eos_token_id": 2, **(generation or {})}
+    return _write_seq2seq(folder, "mbart", fields, seed=seed, generation=settings, dtype=dtype, logits_bias=logits_bias)
+
+
+def build_m2m(
+    folder: Path, *, seed: int = 0, config: Mapping[str, Any] | None = None, generation: Mapping[str, Any] | None = None, dtype: str = "float32"
+) -> Path:
+    """Write a seeded tiny M2M100 or NLLB (pre-norm, computed positions) without a tokenizer."""
+    settings = {"max_length": 30, **(generation or {})}
+    return _write_seq2seq(folder, "m2m_100", _bart_fields(config), seed=seed, generation=settings, dtype=dtype)
+
+
+def _build_t5_like(
+    folder: Path, model_type: str, seed: int, config: Mapping[str, Any] | None, generation: Mapping[str, Any] | None, dtype: str
+) -> Path:
+    fields: dict[str, Any] = {
+        "vocab_size": 120, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_decoder_layers": 2, "num_heads": 4,
+        "decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1, "initializer_factor": 1.5,
+    }  # fmt: skip
+    fields.update(config or {})
+    settings = {"max_length": 30, **(generation or {})}
+    return _write_seq2seq(folder, model_type, fields, seed=seed, generation=settings, dtype=dtype)
+
+
+def build_t5(
+    folder: Path, *, seed: int = 0, config: Mapping[str, Any] | None = None, generation: Mapping[str, Any] | None = None, dtype: str = "float32"
+) -> Path:
+    """Write a seeded tiny T5 (plain relu, scaled tied head) without a tokenizer."""
+    return _build_t5_like(folder, "t5", seed, config, generation, dtype)
+
+
+def build_mt5(
+    folder: Path, *, seed: int = 0, config: Mapping[str, Any] | None = None, generation: Mapping[str, Any] | None = None, dtype: str = "float32"
+) -> Path:
+    """Write a seeded tiny mT5 (gated gelu, unscaled head) without a tokenizer."""
+    return _build_t5_like(folder, "mt5", seed, config, generation, dtype)
+
+
+def build_umt5(
+    folder: Path, *, seed: int = 0, config: Mapping[str, Any] | None = None, generation: Mapping[str, Any] | None = None, dtype: str = "float32"
+) -> Path:
+    """Write a seeded tiny umT5 (gated gelu, a relative bias in every layer) without a tokenizer."""
+    return _build_t5_like(folder, "umt5", seed, config, generation, dtype)

@@ -184,7 +184,11 @@ def test_large_activations_are_large(build):
         for i, layer in enumerate(built.model.model.encoder.layers)
     ]
     with torch.no_grad():
-        built.model(input_ids=torch.tensor(batch.ids), attention_mask=torch.tensor(batch.mask), decoder_input_ids=torch.tensor(batch.decoder))
+        built.model(
+            input_ids=torch.tensor(batch.ids),
+            attention_mask=torch.tensor(batch.mask),
+            decoder_input_ids=torch.tensor(batch.decoder),
+        )
     for hook in hooks:
         hook.remove()
     assert inputs[0] > 1e3
@@ -216,7 +220,11 @@ def test_rows_do_not_depend_on_each_other(build):
     together = built.graphs.run(batch)
     for row, length in enumerate([2, 60, 9]):
         alone = built.graphs.run(
-            Batch(ids=batch.ids[row : row + 1, :length], mask=batch.mask[row : row + 1, :length], decoder=batch.decoder[row : row + 1])
+            Batch(
+                ids=batch.ids[row : row + 1, :length],
+                mask=batch.mask[row : row + 1, :length],
+                decoder=batch.decoder[row : row + 1],
+            )
         )
         assert_close(f"row {row}", together.logits[row : row + 1], alone.logits)
     order = [2, 0, 1]
@@ -240,7 +248,10 @@ def test_a_position_beyond_the_table_is_an_error(build, past, new):
     with pytest.raises(InvalidArgument, match="Gather"):
         graphs.step(ids[:, :new], mask, cross, cache)
     within = {name: value[:, :, : max(0, past - 2)] for name, value in cache.items()}
-    assert graphs.step(ids[:, : min(new, 101)], mask, cross, within)[0].shape == (1, build("few positions").model.config.vocab_size)
+    assert graphs.step(ids[:, : min(new, 101)], mask, cross, within)[0].shape == (
+        1,
+        build("few positions").model.config.vocab_size,
+    )
 
 
 BASE = {"model_type": "marian", "d_model": 32, "encoder_attention_heads": 4, "decoder_attention_heads": 4}
@@ -249,11 +260,17 @@ BASE = {"model_type": "marian", "d_model": 32, "encoder_attention_heads": 4, "de
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        ({"normalize_before": True}, r"config\.json sets normalize_before=True, which marian in transformers 5 does not"),
+        (
+            {"normalize_before": True},
+            r"config\.json sets normalize_before=True, which marian in transformers 5 does not",
+        ),
         ({"add_final_layer_norm": True}, r"config\.json sets add_final_layer_norm=True"),
         ({"normalize_embedding": True}, r"config\.json sets normalize_embedding=True"),
         ({"add_bias_logits": True}, r"config\.json sets add_bias_logits=True"),
-        ({"activation_function": "prelu"}, r"the activation 'prelu', which is not implemented; implemented: gelu, gelu_10"),
+        (
+            {"activation_function": "prelu"},
+            r"the activation 'prelu', which is not implemented; implemented: gelu, gelu_10",
+        ),
         ({"activation_function": 3}, r"activation_function is 3, and must be a string"),
         ({"d_model": 30}, r"d_model=30 cannot be divided among encoder_attention_heads=4"),
         ({"decoder_layers": 0}, r"decoder_layers is 0, and must be a whole number of at least 1"),
@@ -291,10 +308,22 @@ def test_defaults_are_those_of_transformers():
 
 
 @pytest.mark.reference
-@pytest.mark.parametrize("extra", [{"num_hidden_layers": 3}, {"encoder_layers": 6, "num_hidden_layers": 3}, {"hidden_size": 64}, {"num_attention_heads": 2}])
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"num_hidden_layers": 3},
+        {"encoder_layers": 6, "num_hidden_layers": 3},
+        {"hidden_size": 64},
+        {"num_attention_heads": 2},
+    ],
+)
 def test_second_names_of_keys_win_as_in_transformers(extra):
     from transformers import MarianConfig
 
     wanted = MarianConfig.from_dict(BASE | extra)
     sizes = architecture_of(BASE | extra).dimensions
-    assert (sizes.encoder.layers, sizes.d_model, sizes.encoder.heads) == (wanted.encoder_layers, wanted.d_model, wanted.encoder_attention_heads)
+    assert (sizes.encoder.layers, sizes.d_model, sizes.encoder.heads) == (
+        wanted.encoder_layers,
+        wanted.d_model,
+        wanted.encoder_attention_heads,
+    )

@@ -10,7 +10,7 @@ from onnxmt.errors import UnsupportedModelError
 if TYPE_CHECKING:
     from .graphs import Architecture
 
-MODEL_TYPES = ("marian",)
+MODEL_TYPES = ("marian", "mbart", "m2m_100", "bart", "t5", "mt5", "umt5")
 
 
 def architecture_of(config: Mapping[str, Any]) -> Architecture:
@@ -20,6 +20,6 @@ def architecture_of(config: Mapping[str, Any]) -> Architecture:
         raise UnsupportedModelError(
             f"config.json: model_type is {model_type!r}, which cannot be migrated; supported: {', '.join(MODEL_TYPES)}"
         )
-    from .bart import BartConfig  # builds on onnxscript, which `inspect` of a bundle does not need
+    from . import bart, t5  # they build on onnxscript, which `inspect` of a bundle does not need
 
-    return BartConfig.parse(config)
+    return t5.T5Config.parse(config) if model_type in t5.TRAITS else bart.BartConfig.parse(config)

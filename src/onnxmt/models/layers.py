@@ -65,7 +65,7 @@ class StoredTensor(ir.LazyTensor):  # type: ignore[misc]  # onnx_ir is untyped h
         self.array = array
 
 
-def _parameter(array: StoredArray, name: str) -> nn.Parameter:
+def parameter(array: StoredArray, name: str) -> nn.Parameter:
     return nn.Parameter(
         list(array.shape), dtype=ir.DataType.from_numpy(array.dtype), name=name, data=StoredTensor(array, name)
     )
@@ -111,7 +111,7 @@ class Norm(Weighted):
     def attach(self, path: str, binding: WeightBinding) -> None:
         """Create the parameters."""
         for name in self.parts:
-            setattr(self, name, _parameter(_as_stored(f"{path}.{name}", (self._size,), binding.read), name))
+            setattr(self, name, parameter(_as_stored(f"{path}.{name}", (self._size,), binding.read), name))
 
     def forward(self, op: Any, emit: Callable[..., Any]) -> Any:
         """Realise the parts in the graph and let `emit(op, *parts)` use them."""
@@ -168,10 +168,10 @@ class Linear(Weighted):
         key = "+".join(layers)
         arrays = self._form.arrays(f"{key}.weight", lambda: stacked("weight"))
         for name, array in arrays.items():
-            self._stored[name] = _parameter(array, name)
+            self._stored[name] = parameter(array, name)
             setattr(self, name, self._stored[name])
         if self._has_bias:
-            self.bias = _parameter(
+            self.bias = parameter(
                 StoredArray(
                     key=f"{key}.bias|fp32",
                     shape=(self._outputs,),
@@ -204,7 +204,7 @@ class TokenTable(Weighted):
         precision = binding.recipe.precision_of(self._component, path)
         self._form = table_form(precision, rows=self._rows, columns=self._width)
         for name, array in self._form.arrays(full, lambda: binding.read(full), use=self._use).items():
-            self._stored[name] = _parameter(array, name)
+            self._stored[name] = parameter(array, name)
             setattr(self, name, self._stored[name])
 
 
@@ -236,7 +236,7 @@ class LogitsBias(Weighted):
         """Create the parameter when the checkpoint has it."""
         self.value = None
         if path in binding.present:
-            self.value = _parameter(_as_stored(path, (self._size,), binding.read), "value")
+            self.value = parameter(_as_stored(path, (self._size,), binding.read), "value")
 
     def forward(self, _op: Any) -> Any | None:
         """Return the bias [vocabulary], or None."""
@@ -280,7 +280,7 @@ class PositionTable(Weighted):
             )
         else:
             array = _as_stored(full, (self._rows, self._width), binding.read)
-        self.weight = _parameter(array, "weight")
+        self.weight = parameter(array, "weight")
 
     def forward(self, op: Any, rows: Any) -> Any:
         """Emit the given rows: int64 [T] or [B, T] → [T, width] or [B, T, width]."""
