@@ -1,0 +1,35 @@
+"""`onnxmt export`: a bundle without its proof."""
+
+from __future__ import annotations
+
+from onnxmt.commands._options import AsJson, Model, OutputFolder, Overwrite, Precision
+
+
+def export(
+    model: Model,
+    output: OutputFolder = None,
+    precision: Precision = "fp32",
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a bundle of MODEL without verifying it.
+
+    Needs neither PyTorch nor a recording; the bundle says `unverified` wherever it is shown, until `onnxmt verify
+    BUNDLE --write` has judged it. Prints the folder's path.
+
+    \b
+    Example:
+      onnxmt export Helsinki-NLP/opus-mt-en-zh -o en-zh
+    """
+    from onnxmt.commands._console import step_progress
+    from onnxmt.commands._options import bundle_folder
+    from onnxmt.commands.migrate import show_result
+    from onnxmt.migrate import MigrateOptions
+    from onnxmt.migrate import export as run
+    from onnxmt.precision import recipe
+
+    options = MigrateOptions(precision=recipe(precision), verify="none", overwrite=overwrite)
+    folder = bundle_folder(output, model=model, precision=options.precision.name)
+    with step_progress() as progress:
+        result = run(model, folder, options=options, progress=progress)
+    show_result(result, [], as_json=as_json)

@@ -1,0 +1,104 @@
+"""`onnxmt migrate`: the main job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from onnxmt.commands._options import AsJson, Model, OutputFolder, Overwrite, Precision
+
+if TYPE_CHECKING:
+    from onnxmt.bundle import Bundle
+    from onnxmt.migrate import MigrateResult
+
+# The shortest sentence of the verification set, and one of usual length.
+SAMPLES = 2
+
+
+def migrate(
+    model: Model,
+    output: OutputFolder = None,
+    precision: Precision = "fp32",
+    verify: Annotated[
+        Literal["auto", "live", "recording", "none"],
+        typer.Option(
+            help="Judge the graphs by PyTorch (live), by a recording beside the checkpoint, by what there is (auto), "
+            "or not at all."
+        ),
+    ] = "auto",
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Migrate MODEL to a bundle, and prove that it equals PyTorch.
+
+    Reads the checkpoint, builds the graphs from its weights, compares them layer by layer with PyTorch or with a
+    recording of it, and writes a folder that needs nothing else. Prints the verification, two translations, and the
+    folder's path as the last line. When anything fails, nothing is left behind.
+
+    \b
+    Examples:
+      onnxmt migrate demo
+      onnxmt migrate Helsinki-NLP/opus-mt-en-zh -o en-zh
+      onnxmt migrate ./my-checkpoint --verify none --json
+    """
+    from onnxmt.commands._console import step_progress
+    from onnxmt.commands._options import bundle_folder
+    from onnxmt.migrate import MigrateOptions
+    from onnxmt.migrate import migrate as run
+    from onnxmt.precision import recipe
+
+    options = MigrateOptions(precision=recipe(precision), verify=verify, overwrite=overwrite)
+    folder = bundle_folder(output, model=model, precision=options.precision.name)
+    with step_progress() as progress:
+        result = run(model, folder, options=options, progress=progress)
+        progress.step("translate two sentences")
+        samples = _samples(result.bundle)
+    show_result(result, samples, as_json=as_json)
+
+
+def show_result(result: MigrateResult, samples: list[tuple[str, str]], *, as_json: bool) -> None:
+    """Print what was made: warnings, the verification, sample translations, the path."""
+    from onnxmt.commands._console import print_json, stdout_console, warn
+
+    bundle, report = result.bundle, result.report
+    if as_json:
+        print_json(result_json(result, samples))
+        return
+    for warning in result.warnings:
+        warn(warning)
+    if report is not None:
+        report.print_to(stdout_console())
+    if samples:
+        print()
+    for source, text in samples:
+        print(f"{source}\n  → {text}")
+    if samples or report is not None:
+        print()
+    print(bundle.folder)
+
+
+def result_json(result: MigrateResult, samples: list[tuple[str, str]]) -> dict[str, Any]:
+    """Return the result as JSON values."""
+    bundle, report = result.bundle, result.report
+    return {
+        "bundle": str(bundle.folder),
+        "name": bundle.manifest.name,
+        "precision": bundle.manifest.recipe,
+        "bytes": bundle.size,
+        "status": bundle.manifest.verification.status,
+        "verification": None if report is None else report.to_dict(),
+        "samples": [{"source": source, "text": text} for source, text in samples],
+        "warnings": list(result.warnings),
+    }
+
+
+def _samples(bundle: Bundle) -> list[tuple[str, str]]:
+    """Translate sentences of the verification set with the new bundle, as a user would."""
+    from onnxmt.measure.sentences import verification_sentences
+    from onnxmt.runtime.translator import Translator
+
+    texts = [sentence.text for sentence in verification_sentences().sentences]
+    middle = sorted(texts, key=len)[len(texts) // 2]
+    chosen = [min(texts, key=len), middle][:SAMPLES]
+    return list(zip(chosen, Translator.load(bundle.folder).translate(chosen), strict=True))

@@ -1,0 +1,142 @@
+"""`onnxmt verify`: replay the proof of a bundle, or judge it by PyTorch."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from onnxmt.commands._options import AsJson, BundleFolder
+
+if TYPE_CHECKING:
+    from onnxmt.bundle import Bundle
+    from onnxmt.measure.expected import Reference
+    from onnxmt.measure.sentences import SentenceSet
+    from onnxmt.measure.verdict import VerificationReport
+    from onnxmt.measure.verify import Candidate
+    from onnxmt.runtime.settings import GenerationSettings
+
+
+def verify(
+    bundle: BundleFolder,
+    reference: Annotated[
+        str,
+        typer.Option(
+            metavar="MODEL|recording",
+            help="The checkpoint to run in PyTorch (a folder, a hub id, demo), or the bundle's own recording.",
+        ),
+    ] = "recording",
+    write: Annotated[bool, typer.Option("--write", help="Write the result into the bundle's manifest.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare BUNDLE with PyTorch, layer by layer.
+
+    By default with the recording in the bundle of what PyTorch said when it was made: that needs no torch. Exit code
+    1 when a layer differs; the first tensor and step that diverge are named.
+
+    \b
+    Examples:
+      onnxmt verify ./en-zh
+      onnxmt verify ./en-zh --reference Helsinki-NLP/opus-mt-en-zh
+    """
+    from onnxmt.bundle import read_bundle
+    from onnxmt.commands._console import print_json, stdout_console, step_progress
+    from onnxmt.measure.sentences import verification_sentences
+    from onnxmt.measure.verify import verify as run
+
+    with step_progress() as progress:
+        progress.step("read the bundle")
+        found = read_bundle(bundle)
+        sentences = verification_sentences()
+        judge = _judge(found, reference, sentences, record=write)
+        candidate = _candidate(found)
+        progress.step("verify against the reference")
+        report = run(candidate, judge, sentences, progress=progress.advance)
+    if write:
+        _write(found, report, judge)
+    if as_json:
+        print_json({"bundle": str(found.folder), **report.to_dict()})
+    else:
+        report.print_to(stdout_console())
+    if not report.passed:
+        raise typer.Exit(1)
+
+
+def _write(bundle: Bundle, report: VerificationReport, judge: Reference) -> None:
+    """Keep the result in the manifest, and what PyTorch said in a recording, for later without torch."""
+    from onnxmt.bundle import update_manifest
+    from onnxmt.measure.recorder import Recorder
+    from onnxmt.measure.recording import RECORDING_NAME
+
+    written = []
+    if isinstance(judge, Recorder):
+        judge.recording().save(bundle.folder / RECORDING_NAME)
+        written.append(RECORDING_NAME)
+    manifest = dataclasses.replace(bundle.manifest, verification=report.for_manifest())
+    update_manifest(bundle, manifest, written=written)
+
+
+def _judge(bundle: Bundle, reference: str, sentences: SentenceSet, *, record: bool) -> Reference:
+    """The recording in the bundle, or PyTorch on a checkpoint, recorded if wanted."""
+    from onnxmt.checkpoint import read_checkpoint
+    from onnxmt.errors import RecordingError, UsageError
+    from onnxmt.hub import resolve
+    from onnxmt.measure.recorder import Recorder
+    from onnxmt.measure.recording import RECORDING_NAME, checkpoint_identity, read_recording
+    from onnxmt.measure.reference import find_reference
+
+    manifest = bundle.manifest
+    if set(dataclasses.asdict(manifest.precision).values()) != {"fp32"}:
+        raise UsageError(
+            f"the bundle {bundle.folder} is of precision {manifest.recipe}, which is not equal to PyTorch by nature: "
+            "only an fp32 bundle can be verified"
+        )
+    if reference == "recording":
+        if all(entry.path != RECORDING_NAME for entry in manifest.files):
+            raise RecordingError(
+                f"the bundle {bundle.folder} has no recorded reference ({RECORDING_NAME}): name the checkpoint that it "
+                f"was made of, as in --reference {manifest.source.model}"
+            )
+        recording = read_recording(bundle.path(RECORDING_NAME))
+        recording.require(sentences=sentences)
+        return recording
+    checkpoint = read_checkpoint(resolve(reference))
+    judge = find_reference(checkpoint, "live", sentences)
+    assert judge is not None  # only the mode "none" has no judge
+    if not record:
+        return judge
+    return Recorder(
+        judge,
+        sentences=sentences,
+        identity=checkpoint_identity(checkpoint.weights),
+        generation=_settings(bundle).to_dict(),
+    )
+
+
+def _candidate(bundle: Bundle) -> Candidate:
+    """What a Translator of this bundle would run."""
+    from onnxmt.measure.verify import Candidate
+    from onnxmt.runtime.decoder import load_model
+    from onnxmt.runtime.tokenizer import TokenizerSpec, load_tokenizer
+
+    manifest, folder = bundle.manifest, bundle.folder
+    graphs = load_model(
+        folder,
+        encoder=manifest.graphs.encoder.file,
+        decoder=manifest.graphs.decoder.file,
+        positions=manifest.dimensions.positions,
+    )
+    return Candidate(
+        graphs=graphs,
+        tokenizer=load_tokenizer(folder, TokenizerSpec.from_dict(manifest.tokenizer)),
+        settings=_settings(bundle),
+    )
+
+
+def _settings(bundle: Bundle) -> GenerationSettings:
+    from onnxmt.json_file import read_json_object
+    from onnxmt.manifest import GENERATION_CONFIG_NAME
+    from onnxmt.runtime.settings import GenerationSettings
+
+    return GenerationSettings.from_dict(read_json_object(bundle.folder / GENERATION_CONFIG_NAME))
