@@ -1,0 +1,65 @@
+"""onnxmt moves Hugging Face translation models to ONNX Runtime: verified, small, fast, without torch at run time.
+
+Public names are imported when they are first used, so that `import onnxmt` and `onnxmt --help` stay quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onnxmt.bundle import Bundle, read_bundle
+    from onnxmt.errors import OnnxmtError
+    from onnxmt.migrate import MigrateOptions, MigrateResult, export, migrate
+    from onnxmt.runtime.session import RuntimeOptions
+    from onnxmt.runtime.translation import TranslateOptions, Translation, TranslationWarning
+    from onnxmt.runtime.translator import Translator
+
+    __version__: str
+
+__all__ = [
+    "Bundle",
+    "MigrateOptions",
+    "MigrateResult",
+    "OnnxmtError",
+    "RuntimeOptions",
+    "TranslateOptions",
+    "Translation",
+    "TranslationWarning",
+    "Translator",
+    "__version__",
+    "export",
+    "migrate",
+    "read_bundle",
+]
+
+_HOME = {
+    "Bundle": "onnxmt.bundle",
+    "MigrateOptions": "onnxmt.migrate",
+    "MigrateResult": "onnxmt.migrate",
+    "OnnxmtError": "onnxmt.errors",
+    "RuntimeOptions": "onnxmt.runtime.session",
+    "TranslateOptions": "onnxmt.runtime.translation",
+    "Translation": "onnxmt.runtime.translation",
+    "TranslationWarning": "onnxmt.runtime.translation",
+    "Translator": "onnxmt.runtime.translator",
+    "export": "onnxmt.migrate",
+    "migrate": "onnxmt.migrate",
+    "read_bundle": "onnxmt.bundle",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name at its first use (PEP 562)."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("onnxmt")
+    if name not in _HOME:
+        raise AttributeError(f"module 'onnxmt' has no attribute {name!r}; it has {', '.join(__all__)}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

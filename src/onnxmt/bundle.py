@@ -199,7 +199,7 @@ def update_manifest(bundle: Bundle, manifest: Manifest, *, written: Sequence[str
 
 
 def _read_json(folder: Path, shown: str) -> object:
-    if not folder.exists():
+    if not os.path.exists(folder):  # noqa: PTH110  (Path.exists raises OSError for a string too long for a name)
         raise ModelNotFoundError(
             f"there is no bundle at {shown}: no such folder. Make one with: onnxmt migrate MODEL -o {shown}"
         )

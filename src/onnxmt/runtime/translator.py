@@ -1,0 +1,222 @@
+"""The public object: texts in, translations out, by a bundle's manifest alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, overload
+
+from onnxmt.bundle import Bundle, read_bundle
+from onnxmt.errors import BundleFormatError, UsageError
+from onnxmt.manifest import GENERATION_CONFIG_NAME, Languages
+from onnxmt.runtime.decoder import Seq2SeqModel
+from onnxmt.runtime.languages import is_chinese
+from onnxmt.runtime.session import RuntimeOptions, Session
+from onnxmt.runtime.settings import GenerationSettings
+from onnxmt.runtime.tokenizer import Tokenizer, TokenizerSpec, load_tokenizer
+from onnxmt.runtime.translation import (
+    TranslateOptions,
+    Translation,
+)
+from onnxmt.runtime.work import Engine, Errors, Work
+
+DEMO_MODEL = "demo"
+# translate_stream reads ahead to sort by length: little at first, so that the first answer comes soon.
+_FIRST_WINDOW, _LARGEST_WINDOW, _WINDOW_CHARACTERS = 4, 256, 100_000
+
+
+class Translator:
+    """A loaded bundle. Make one with `Translator.load`.
+
+    One Translator may be shared by threads: no call changes it. In a forked child it makes sessions of its own at its
+    first use there. Pickling keeps the folder and the options, and loads the bundle again.
+    """
+
+    def __init__(
+        self,
+        *,
+        bundle: Bundle,
+        model: Seq2SeqModel,
+        tokenizer: Tokenizer,
+        settings: GenerationSettings,
+        runtime: RuntimeOptions,
+    ) -> None:
+        self.bundle, self.runtime = bundle, runtime
+        self.model, self.tokenizer, self.settings = model, tokenizer, settings
+        limits = [limit for limit in (tokenizer.limit, model.positions) if limit is not None]
+        self.limit: int | None = min(limits, default=None)
+        self._engine = Engine(
+            model=model,
+            tokenizer=tokenizer,
+            settings=settings,
+            limit=self.limit,
+            source_language=_source_language(bundle.manifest.languages),
+            target_language=_target_language(bundle.manifest.languages),
+        )
+
+    @classmethod
+    def load(
+        cls,
+        model: str | os.PathLike[str] | None = None,
+        *,
+        options: RuntimeOptions | None = None,
+        check: Literal["hash", "size"] = "hash",
+    ) -> Translator:
+        """Load the bundle in folder `model`; None or "demo" is the demo model that comes with onnxmt.
+
+        Loads exactly the files that the manifest lists. Raises ModelNotFoundError, BundleError, TokenizerError,
+        GenerationSettingsError or SessionError.
+        """
+        bundle = read_bundle(_folder_of(model), check=check)
+        manifest, runtime = bundle.manifest, options or RuntimeOptions()
+        graphs = manifest.graphs
+        return cls(
+            bundle=bundle,
+            tokenizer=load_tokenizer(bundle.folder, TokenizerSpec.from_dict(manifest.tokenizer)),
+            settings=_read_settings(bundle),
+            model=Seq2SeqModel(
+                encoder=Session(bundle.path(graphs.encoder.file), options=runtime),
+                decoder=Session(bundle.path(graphs.decoder.file), options=runtime),
+                positions=manifest.dimensions.positions,
+            ),
+            runtime=runtime,
+        )
+
+    @property
+    def threads(self) -> int:
+        """Threads that compute one step."""
+        return self.model.decoder.threads
+
+    @property
+    def provider(self) -> str:
+        """The ONNX Runtime execution provider that is really used."""
+        return self.model.decoder.provider
+
+    def close(self) -> None:
+        """Give the graphs' memory back; translating afterwards raises SessionError."""
+        self.model.close()
+
+    def __enter__(self) -> Translator:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return _reload, (self.bundle.folder, self.runtime)
+
+    @overload
+    def translate(self, text: str, *, options: TranslateOptions | None = None) -> str: ...
+    @overload
+    def translate(self, text: list[str] | tuple[str, ...], *, options: TranslateOptions | None = None) -> list[str]: ...
+    def translate(
+        self, text: str | list[str] | tuple[str, ...], *, options: TranslateOptions | None = None
+    ) -> str | list[str]:
+        """Translate a text, or a list of texts into a list of the same length and order.
+
+        Raises UsageError for anything else, InputTooLongError (without `split`), TokenizerError, UnknownLanguageError,
+        GenerationSettingsError, DecodingError or SessionError.
+        """
+        if isinstance(text, str):
+            return self.translate_detailed(text, options=options).text
+        return [translation.text for translation in self.translate_detailed(text, options=options)]
+
+    @overload
+    def translate_detailed(
+        self, text: str, *, options: TranslateOptions | None = None, errors: Errors = "raise"
+    ) -> Translation: ...
+    @overload
+    def translate_detailed(
+        self, text: list[str] | tuple[str, ...], *, options: TranslateOptions | None = None, errors: Errors = "raise"
+    ) -> list[Translation]: ...
+    def translate_detailed(
+        self,
+        text: str | list[str] | tuple[str, ...],
+        *,
+        options: TranslateOptions | None = None,
+        errors: Errors = "raise",
+    ) -> Translation | list[Translation]:
+        """Translate as `translate` does, with scores, tokens, segments, alternatives and warnings.
+
+        With `errors="return"` a text that cannot be encoded (too long, unknown language code) comes back as a
+        Translation whose `error` says why, and the others are translated.
+        """
+        texts = [text] if isinstance(text, str) else _checked_texts(text)
+        work = Work(self._engine, options or TranslateOptions(), errors)
+        translations = list(work.translate(texts))
+        return translations[0] if isinstance(text, str) else translations
+
+    def translate_stream(
+        self, texts: Iterable[str], *, options: TranslateOptions | None = None, errors: Errors = "raise"
+    ) -> Iterator[Translation]:
+        """Translate any number of texts in order, each as soon as it is done, in bounded memory.
+
+        Reads at most 256 texts (about 100,000 characters) ahead.
+        """
+        if isinstance(texts, str):
+            raise UsageError("translate_stream takes texts one after another; found one text: use translate_detailed")
+        work = Work(self._engine, options or TranslateOptions(), errors)  # wrong options are refused here and now
+        return (translation for window in _windows(texts) for translation in work.translate(_checked_texts(window)))
+
+
+def _windows(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Cut an endless input into windows that grow to the largest size."""
+    window: list[str] = []
+    size, characters = _FIRST_WINDOW, 0
+    for text in texts:
+        window.append(text)
+        characters += len(text) if isinstance(text, str) else 0
+        if len(window) >= size or characters >= _WINDOW_CHARACTERS:
+            yield window
+            window, characters = [], 0
+            size = min(2 * size, _LARGEST_WINDOW)
+    if window:
+        yield window
+
+
+def _checked_texts(texts: Sequence[str]) -> Sequence[str]:
+    if not isinstance(texts, (list, tuple)):
+        raise UsageError(f"a text or a list of texts can be translated; found {type(texts).__name__}")
+    wrong = [f"item {index} is {type(text).__name__}" for index, text in enumerate(texts) if not isinstance(text, str)]
+    if wrong:
+        raise UsageError(f"only texts (str) can be translated: {', '.join(wrong[:5])}")
+    return texts
+
+
+def _source_language(codes: Languages) -> str:
+    """The language by whose rules sentences end, where the caller does not say."""
+    return codes.source[0] if len(codes.source) == 1 else "en"
+
+
+def _target_language(codes: Languages) -> str:
+    """The language by whose rules sentences are joined, where the caller does not say; "" where there are several."""
+    chinese = [code for code in codes.target if is_chinese(code)]
+    if 2 * len(chinese) > len(codes.target):  # opus-mt-en-zh names many codes for Chinese, and a few dialects
+        return chinese[0]
+    return codes.target[0] if len(codes.target) == 1 else ""
+
+
+def _folder_of(model: str | os.PathLike[str] | None) -> Path | str:
+    if model is None or (model == DEMO_MODEL and not Path(DEMO_MODEL).exists()):  # a path wins, as in hub.resolve
+        return Path(__file__).parent.parent / "demo" / "bundle"
+    return os.fspath(model)
+
+
+def _read_settings(bundle: Bundle) -> GenerationSettings:
+    path = bundle.path(GENERATION_CONFIG_NAME)
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise BundleFormatError(f"{path} is not valid JSON ({error}). Copy the bundle again") from error
+    if not isinstance(values, dict):
+        raise BundleFormatError(f"{path} holds {type(values).__name__}; a JSON object was expected")
+    return GenerationSettings.from_dict(values)
+
+
+def _reload(folder: Path, runtime: RuntimeOptions) -> Translator:
+    return Translator.load(folder, options=runtime)

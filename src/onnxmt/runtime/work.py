@@ -1,0 +1,251 @@
+"""One call of a Translator: cut the texts, encode, decode in batches, and put everything back in place."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from onnxmt.errors import InputTooLongError, TokenizerError, UsageError
+from onnxmt.runtime.batching import plan_batches
+from onnxmt.runtime.decoder import Seq2SeqModel
+from onnxmt.runtime.flags import warnings_of
+from onnxmt.runtime.search import Hypothesis, search
+from onnxmt.runtime.settings import GenerationSettings
+from onnxmt.runtime.tokenizer import Tokenizer
+from onnxmt.runtime.translation import (
+    Alternative,
+    SegmentTranslation,
+    TranslateOptions,
+    Translation,
+    TranslationWarning,
+)
+from onnxmt.text.segment import Segment, join_translations, passes_through, segment_text, split_to_limit
+
+Errors = Literal["raise", "return"]
+# A Marian text may name its target language in front; the sentences after the first need the same name.
+_LEADING_CODE = re.compile(r"\s*>>([A-Za-z][A-Za-z0-9_@-]*)<<")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """What does the work, the same for every call: `limit` is the most source tokens, languages are the model's own."""
+
+    model: Seq2SeqModel
+    tokenizer: Tokenizer
+    settings: GenerationSettings
+    limit: int | None
+    source_language: str
+    target_language: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Piece:
+    """A segment and its token ids; None where the model is not asked."""
+
+    segment: Segment
+    ids: list[int] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Prepared:
+    """One text, cut and encoded; `error` says why it cannot be translated."""
+
+    source: str
+    pieces: tuple[_Piece, ...] = ()
+    target: str = ""
+    error: str | None = None
+
+
+class Work:
+    """One call of the Translator: its options, resolved once."""
+
+    def __init__(self, engine: Engine, options: TranslateOptions, errors: Errors) -> None:
+        if errors not in ("raise", "return"):
+            raise UsageError(f"errors is {errors!r}; allowed: 'raise', 'return'")
+        self._engine, self._options, self._errors = engine, options, errors
+        settings = options.apply_to(engine.settings)
+        first = engine.tokenizer.forced_bos_token_id(options.target)
+        if first is not None:
+            settings = dataclasses.replace(settings, forced_bos_token_id=first)
+        if engine.model.positions is not None:
+            settings = settings.limited_to(engine.model.positions)
+        self._settings = settings
+        rows = settings.num_return_sequences if settings.do_sample else settings.num_beams
+        self._budget = max(1, options.batch_tokens // rows)
+        self._done = 0  # pieces that earlier windows sent to the model: each draws from a random stream of its own
+
+    def translate(self, texts: Sequence[str]) -> Iterator[Translation]:
+        """Translate these texts, in order."""
+        prepared = [self._prepare(index, text) for index, text in enumerate(texts)]
+        asked = [piece.ids for text in prepared for piece in text.pieces if piece.ids is not None]
+        answers = iter(self._decode(asked))
+        for text in prepared:
+            yield self._assemble(text, [next(answers) if piece.ids is not None else [] for piece in text.pieces])
+
+    def _prepare(self, index: int, text: str) -> _Prepared:
+        split = self._options.split
+        if not text.strip() and (not split or text.splitlines() in ([], [text])):
+            return _Prepared(source=text)  # a blank line
+        try:
+            return self._cut(text) if split else self._whole(text)
+        except TokenizerError as error:
+            if self._errors == "raise":
+                error.add_note(f"in text {index} of those given: {text[:60]!r}")
+                raise
+            return _Prepared(source=text, error=str(error))
+
+    def _whole(self, text: str) -> _Prepared:
+        """Encode a text as it is."""
+        ids, limit = self._encode(text, self._options.target), self._engine.limit
+        if limit is not None and len(ids) > limit:
+            raise InputTooLongError(tokens=len(ids), limit=limit)
+        segment = Segment(text=text, start=0, end=len(text), separator="")
+        return _Prepared(source=text, pieces=(_Piece(segment=segment, ids=ids),))
+
+    def _cut(self, text: str) -> _Prepared:
+        """Cut a text into segments that fit the model, and encode each."""
+        code = _LEADING_CODE.match(text) if self._options.target is None else None
+        source = self._options.source or self._engine.source_language
+        pieces: list[_Piece] = []
+        for segment in segment_text(text, language=source):
+            if passes_through(segment.text):
+                pieces.append(_Piece(segment=segment, ids=None))
+            else:
+                has_code = code is not None and segment.start <= code.start(1) < segment.end
+                pieces += self._fitting(segment, code=code[1] if code else None, has_code=has_code)
+        target = self._options.target or (code[1] if code else self._engine.target_language)
+        return _Prepared(source=text, pieces=tuple(pieces), target=target)
+
+    def _fitting(self, segment: Segment, *, code: str | None, has_code: bool) -> list[_Piece]:
+        """Encode a segment, in parts where it is over the limit. `code`: the language code at the start of the text."""
+
+        def encode(part: str) -> list[int]:
+            if self._options.target is not None:
+                return self._encode(part, self._options.target)
+            if has_code and part.startswith(f">>{code}<<"):
+                return self._encode(part, None)
+            # A code counts at the start of a text only: elsewhere it is text, which a space in front says.
+            return self._encode(f" {part}" if code is None and part.startswith(">>") else part, code)
+
+        ids, limit = encode(segment.text), self._engine.limit
+        if limit is None or len(ids) <= limit:
+            return [_Piece(segment=segment, ids=ids)]
+        parts = split_to_limit(segment, fits=lambda part: len(encode(part)) <= limit)
+        return [_Piece(segment=part, ids=encode(part.text)) for part in parts]
+
+    def _encode(self, text: str, target: str | None) -> list[int]:
+        return self._engine.tokenizer.encode(text, source=self._options.source, target=target)
+
+    def _decode(self, sources: Sequence[list[int]]) -> list[list[Hypothesis]]:
+        """Translate token ids, in batches of like length; the result is in the order of `sources`."""
+        answers: list[list[Hypothesis]] = [[] for _ in sources]
+        for batch in plan_batches([len(ids) for ids in sources], budget=self._budget):
+            width = max(len(sources[i]) for i in batch)
+            padded = np.full((len(batch), width), self._padding(sources[batch[0]]), np.int64)
+            mask = np.zeros((len(batch), width), np.int64)
+            for row, index in enumerate(batch):
+                padded[row, : len(sources[index])] = sources[index]
+                mask[row, : len(sources[index])] = 1
+            found = search(
+                self._engine.model.start(padded, mask),
+                rows=len(batch),
+                settings=self._settings,
+                seed=self._options.seed,
+                streams=[self._done + index for index in batch],
+            )
+            for index, hypotheses in zip(batch, found, strict=True):
+                answers[index] = hypotheses
+        self._done += len(sources)
+        return answers
+
+    def _padding(self, ids: Sequence[int]) -> int:
+        """What stands under the mask: it has no effect, but must be a row of the embedding."""
+        return ids[-1] if self._settings.pad_token_id is None else self._settings.pad_token_id
+
+    def _assemble(self, text: _Prepared, answers: Sequence[list[Hypothesis]]) -> Translation:
+        if text.error is not None or not text.pieces:
+            return Translation(
+                source=text.source, text="", score=None, tokens=(), finished=text.error is None, error=text.error
+            )
+        warnings: list[TranslationWarning] = []
+        segments = []
+        for piece, hypotheses in zip(text.pieces, answers, strict=True):
+            segment = self._segment(piece, hypotheses)
+            segments.append(segment)
+            if hypotheses:
+                span = (segment.start, segment.end)
+                warnings += warnings_of(segment.tokens, finished=segment.finished, settings=self._settings, span=span)
+        best = _join(text, segments, rank=0, split=self._options.split)
+        ranks = range(1, max(len(segment.alternatives) for segment in segments) + 1)
+        return Translation(
+            source=text.source,
+            text=best.text,
+            score=None if all(segment.score is None for segment in segments) else best.score,
+            tokens=best.tokens,
+            finished=best.finished,
+            warnings=tuple(warnings),
+            alternatives=tuple(_join(text, segments, rank=rank, split=self._options.split) for rank in ranks),
+            segments=tuple(segments),
+        )
+
+    def _segment(self, piece: _Piece, hypotheses: Sequence[Hypothesis]) -> SegmentTranslation:
+        segment = piece.segment
+        candidates = [self._candidate(hypothesis) for hypothesis in hypotheses]
+        best = candidates[0] if candidates else None
+        return SegmentTranslation(
+            source=segment.text,
+            start=segment.start,
+            end=segment.end,
+            text=segment.text if best is None else best.text,
+            score=None if best is None else best.score,
+            tokens=() if best is None else best.tokens,
+            finished=best is None or best.finished,
+            alternatives=tuple(candidates[1:]),
+        )
+
+    def _candidate(self, hypothesis: Hypothesis) -> Alternative:
+        tokens = hypothesis.tokens
+        if tokens and tokens[-1] in self._settings.eos_token_ids:
+            tokens = tokens[:-1]
+        return Alternative(
+            text=self._engine.tokenizer.decode(tokens),
+            score=hypothesis.score,
+            tokens=tokens,
+            finished=hypothesis.finished,
+        )
+
+
+def _join(text: _Prepared, segments: Sequence[SegmentTranslation], *, rank: int, split: bool) -> Alternative:
+    """Join the candidates of one rank (a segment with fewer gives its last) into one of the whole text."""
+    chosen = [_ranked(segment, rank) for segment in segments]
+    scored = [
+        (c.score, len(c.tokens) + c.finished) for c, s in zip(chosen, segments, strict=True) if s.score is not None
+    ]
+    weight = sum(tokens for _, tokens in scored)
+    parts = [candidate.text for candidate in chosen]
+    if split:
+        joined = join_translations(
+            parts,
+            [piece.segment.separator for piece in text.pieces],
+            target_language=text.target,
+            sources=[piece.segment.text for piece in text.pieces],
+        )
+    else:
+        joined = parts[0]
+    return Alternative(
+        text=joined,
+        score=scored[0][0] if len(scored) == 1 else sum(s * n for s, n in scored) / weight if weight else 0.0,
+        tokens=tuple(token for candidate in chosen for token in candidate.tokens),
+        finished=all(candidate.finished for candidate in chosen),
+    )
+
+
+def _ranked(segment: SegmentTranslation, rank: int) -> Alternative:
+    if rank > 0 and segment.alternatives:
+        return segment.alternatives[min(rank, len(segment.alternatives)) - 1]
+    return Alternative(text=segment.text, score=segment.score or 0.0, tokens=segment.tokens, finished=segment.finished)
