@@ -101,3 +101,38 @@ def step_progress() -> Iterator[Steps]:
         progress = _Bars(bars)
         yield progress
         progress.finish()
+
+
+class Meter:
+    """A bar that fills with the input, or none; lines printed meanwhile go above it."""
+
+    def __init__(self, bars: Progress | None = None, task: TaskID | None = None) -> None:
+        self._bars, self._task = bars, task
+
+    def advance(self, amount: int) -> None:
+        """So much more of the input is done."""
+        if self._bars is not None and self._task is not None:
+            self._bars.advance(self._task, amount)
+
+    def print(self, message: str) -> None:
+        """Print one line on standard error."""
+        from onnxmt.cli import printable
+
+        if self._bars is None:
+            print(printable(message), file=sys.stderr)
+        else:
+            self._bars.console.print(printable(message), markup=False, soft_wrap=True)
+
+
+@contextmanager
+def byte_progress(name: str, total: int | None) -> Iterator[Meter]:
+    """Show how much of `total` bytes is done on standard error, if a person watches and the total is known."""
+    if not total or not sys.stderr.isatty():
+        yield Meter()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(file=sys.stderr, highlight=False)) as bars:
+        yield Meter(bars, bars.add_task(name, total=total))

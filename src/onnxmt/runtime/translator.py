@@ -160,8 +160,17 @@ class Translator:
         """
         if isinstance(texts, str):
             raise UsageError("translate_stream takes texts one after another; found one text: use translate_detailed")
+        return self.translate_windows(_windows(texts), options=options, errors=errors)
+
+    def translate_windows(
+        self, windows: Iterable[Sequence[str]], *, options: TranslateOptions | None = None, errors: Errors = "raise"
+    ) -> Iterator[Translation]:
+        """Translate texts that arrive a few at a time, in order, without waiting for the next window.
+
+        Random draws go on from one window to the next: a seed gives the same output however the texts arrive.
+        """
         work = Work(self._engine, options or TranslateOptions(), errors)  # wrong options are refused here and now
-        return (translation for window in _windows(texts) for translation in work.translate(_checked_texts(window)))
+        return (translation for window in windows for translation in work.translate(_checked_texts(window)))
 
 
 def _windows(texts: Iterable[str]) -> Iterator[list[str]]:

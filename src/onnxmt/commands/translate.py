@@ -1,0 +1,172 @@
+"""`onnxmt translate`: lines in, lines out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onnxmt.commands._console import Meter
+    from onnxmt.commands._lines import Line, Source
+    from onnxmt.runtime.translation import TranslateOptions, Translation
+    from onnxmt.runtime.translator import Translator
+
+
+def translate(
+    text: Annotated[
+        list[str] | None, typer.Argument(metavar="TEXT", help="Texts to translate.", show_default=False)
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="BUNDLE", help="The bundle to use.  [default: the packaged demo model]"),
+    ] = None,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option("-f", "--file", metavar="FILE", help="Translate a file's lines; may be repeated; - is stdin."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write there instead of standard output.")
+    ] = None,
+    beams: Annotated[int | None, typer.Option(min=1, metavar="N", help="Beams to search with; 1 is greedy.")] = None,
+    max_new_tokens: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="The longest output, in tokens.")
+    ] = None,
+    split: Annotated[
+        bool, typer.Option("--split/--no-split", help="Cut lines into sentences, or feed each exactly as it is.")
+    ] = True,
+    source: Annotated[str | None, typer.Option(metavar="LANG", help="Source language, such as en.")] = None,
+    target: Annotated[str | None, typer.Option(metavar="LANG", help="Target language, such as zh.")] = None,
+    alternatives: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Also give the N next best, after tabs (with --json: listed).")
+    ] = 0,
+    sampling: Annotated[bool, typer.Option("--sampling", help="Draw tokens at random instead of searching.")] = False,
+    temperature: Annotated[
+        float | None, typer.Option(metavar="X", help="Sampling: below 1 bolder, above 1 more varied.")
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(metavar="N", help="Sampling: from the N likeliest; 0 all.")] = None,
+    top_p: Annotated[float | None, typer.Option(metavar="P", help="Sampling: from the likeliest P of 1.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, metavar="N", help="Sampling: the same draws again.")] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Threads to compute with.  [default: what affinity and quota allow]"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+) -> None:
+    """Translate texts, files, or standard input, line by line.
+
+    Each line is one text; its translation is one line of output, in the same order, as soon as it is done. Blank lines,
+    CRLF and a missing last newline stay as they are. Input and output are UTF-8. Warnings go to standard error.
+
+    \b
+    With --json a line is {"source", "text", "score", "tokens", "finished", "warnings"},
+    and "alternatives" and "segments" where there are any. A line that cannot be
+    translated has "error"; the rest continue, and the exit code is 1.
+
+    \b
+    Examples:
+      onnxmt translate "Good morning." "Where is the nearest station?"
+      onnxmt translate --model ./en-zh --beams 4 -f book.txt -o book.zh.txt
+      tail -f news.txt | onnxmt translate --json
+    """
+    from onnxmt.commands._console import byte_progress
+    from onnxmt.commands._lines import Arguments, Files, standard_input
+    from onnxmt.commands._sink import Sink
+    from onnxmt.errors import UsageError
+    from onnxmt.runtime.session import RuntimeOptions
+    from onnxmt.runtime.translation import TranslateOptions
+    from onnxmt.runtime.translator import Translator
+
+    if text and file:
+        raise UsageError("give texts or files (-f), not both")
+    options = TranslateOptions(
+        beams=beams,
+        max_new_tokens=max_new_tokens,
+        split=split,
+        source=source,
+        target=target,
+        alternatives=alternatives,
+        sample=True if sampling else None,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        seed=seed,
+    )
+    lines = Arguments(text) if text else Files(file) if file else standard_input()
+    watched = output is not None or not sys.stdout.isatty()  # else the lines themselves show how far it is
+    with (
+        Sink(output) as sink,
+        Translator.load(model, options=RuntimeOptions(threads=threads)) as translator,
+        byte_progress("translate", lines.size if watched else None) as progress,
+    ):
+        _refuse_idle_options(options, translator)
+        failed = 0
+        for line, translation in _translated(lines, translator, options):
+            failed += translation.error is not None
+            sink.write(_json_line(translation) if as_json else _text_line(line, translation))
+            progress.advance(line.bytes)
+            if not as_json:
+                _tell(line, translation, progress)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _translated(lines: Source, translator: Translator, options: TranslateOptions) -> Iterator[tuple[Line, Translation]]:
+    """Each line with its translation, in order, as soon as it is done."""
+    waiting: deque[Line] = deque()
+
+    def texts() -> Iterator[list[str]]:
+        for window in lines.windows():
+            waiting.extend(window)
+            yield [line.text for line in window if line.error is None]
+
+    for translation in translator.translate_windows(texts(), options=options, errors="return"):
+        yield from _refused(waiting)
+        yield waiting.popleft(), translation
+    yield from _refused(waiting)
+
+
+def _refused(waiting: deque[Line]) -> Iterator[tuple[Line, Translation]]:
+    """The next lines, as far as they never went to the translator."""
+    from onnxmt.runtime.translation import Translation
+
+    while waiting and (error := waiting[0].error) is not None:
+        line = waiting.popleft()
+        yield line, Translation(source=line.text, text="", score=None, tokens=(), finished=False, error=error)
+
+
+def _refuse_idle_options(options: TranslateOptions, translator: Translator) -> None:
+    """An option without effect is a mistake that the user should hear of."""
+    from onnxmt.errors import UsageError
+
+    if options.apply_to(translator.settings).do_sample:
+        return
+    given = [
+        f"--{name.replace('_', '-')}"
+        for name in ("temperature", "top_k", "top_p", "seed")
+        if getattr(options, name) is not None
+    ]
+    if given:
+        raise UsageError(f"{', '.join(given)} {'have' if len(given) > 1 else 'has'} no effect without --sampling")
+
+
+def _json_line(translation: Translation) -> bytes:
+    return (json.dumps(translation.to_dict(), ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def _text_line(line: Line, translation: Translation) -> bytes:
+    texts = [translation.text, *(alternative.text for alternative in translation.alternatives)]
+    return "\t".join(texts).encode() + line.ending
+
+
+def _tell(line: Line, translation: Translation, progress: Meter) -> None:
+    for warning in translation.warnings:
+        progress.print(f"onnxmt: warning: {line.where}: {warning.message}")
+    if translation.error is not None:
+        progress.print(f"onnxmt: error: {line.where}: {translation.error}")
