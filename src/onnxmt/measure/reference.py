@@ -31,6 +31,7 @@ from onnxmt.measure.expected import (
 )
 from onnxmt.measure.recording import RECORDING_NAME, checkpoint_identity, read_recording
 from onnxmt.measure.sentences import SentenceSet
+from onnxmt.runtime.cpu import cpu_limit
 
 if TYPE_CHECKING:
     from onnxmt.checkpoint import Checkpoint
@@ -118,7 +119,7 @@ class TorchReference:
 
         pad = self._model.config.pad_token_id
         ids, mask = (torch.from_numpy(array) for array in pad_batch([line.tokens for line in lines], pad=pad))
-        with torch.no_grad(), _quiet():
+        with torch.no_grad(), _quiet(), _allowed_threads():
             rows = [self._generate(ids, mask, beams=beams) for beams in (1, BEAMS)]
             greedy, beam = ([self._ended(row[1:]) for row in part] for part in rows)
             start = int(rows[0][0][0])  # what generate() began with, whichever setting it came from
@@ -273,6 +274,23 @@ def _check_version() -> None:
             f"transformers {version} is installed; live verification works with 5.0 or a later 5.x: "
             "pip install 'onnxmt[reference]', or verify against a recording"
         )
+
+
+@contextlib.contextmanager
+def _allowed_threads() -> Iterator[None]:
+    """Hold torch to the CPUs this process may use, then restore its setting.
+
+    By default it starts a thread for each CPU of the host; under a quota (cgroup) those wait for each other: the demo
+    model took 130 s instead of 10 with two threads on less than one free CPU.
+    """
+    import torch  # noqa: TID251 - this file is the judge
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(max(1, min(threads, cpu_limit().threads)))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @contextlib.contextmanager
