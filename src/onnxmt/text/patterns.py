@@ -24,8 +24,8 @@ _CJK_CHARACTER = re.compile(f"[{HAN}{_KANA_HANGUL}{CJK_MARK}]")
 
 # A path may hold Han characters after a separator (wiki/中国); Han text that follows a URL directly is not part of it.
 _URL_HAN = f"(?<=[/=#&?_-])[{HAN}]+"
-_URL_PIECE = rf"\([^\s()<>\"“”]*\)|[A-Za-z0-9\-._~:/?#\[\]@!$&'*+,;=%|]|{_URL_HAN}"
-_URL_LAST = rf"\([^\s()<>\"“”]*\)|[A-Za-z0-9/#=&%_~$@+*-]|{_URL_HAN}"
+_URL_PIECE = rf"\([^\s()<>\"“”]*\)|\{{[^\s{{}}]*\}}|[A-Za-z0-9\-._~:/?#\[\]@!$&'*+,;=%|]|{_URL_HAN}"
+_URL_LAST = rf"\([^\s()<>\"“”]*\)|\{{[^\s{{}}]*\}}|[A-Za-z0-9/#=&%_~$@+*-]|{_URL_HAN}"
 _URL_REST = rf"(?:{_URL_PIECE})*(?:{_URL_LAST})"
 # Two-letter domains are left out where they are also English words (in, is, it, me, my, no, so, to, us).
 _DOMAINS = "com|org|net|edu|gov|info|io|ai|dev|app|cn|uk|de|fr|jp|ru|eu|ch|nl|hk|tw|kr|wiki|xyz"

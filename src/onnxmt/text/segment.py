@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from onnxmt.errors import UsageError
 from onnxmt.runtime.languages import is_chinese
 from onnxmt.text.boundaries import sentence_ends
 from onnxmt.text.patterns import CJK_MARK, EMAIL, EMOJI, URL, has_letter, is_cjk
+from onnxmt.text.spans import Span
 
 __all__ = ["Segment", "join_translations", "passes_through", "segment_text", "split_to_limit"]
 
@@ -30,26 +32,49 @@ class Segment:
 
 # Zero-width characters at an edge (byte order mark, word joiner, direction marks) are layout, as spaces are.
 _INVISIBLE = "\ufeff\u200b\u200e\u200f\u2060"
+_BREAK = re.compile(r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 # A tab, or three spaces and more, separates columns: a menu or a table, not a sentence.
 _GAP = re.compile(r"[^\S\t]*\t\s*|\s{3,}")
 
 
-def segment_text(text: str, *, language: str = "en") -> tuple[Segment, ...]:
+class _Kept:
+    """The protected spans of a text: no cut falls inside one."""
+
+    def __init__(self, spans: Sequence[Span], *, origin: int = 0) -> None:
+        self._spans = [(span.start - origin, span.end - origin) for span in spans]
+        self._starts = [start for start, _ in self._spans]
+
+    def around(self, place: int) -> tuple[int, int] | None:
+        """The span that `place` is strictly inside of."""
+        index = bisect_left(self._starts, place) - 1
+        return self._spans[index] if index >= 0 and place < self._spans[index][1] else None
+
+    def covers(self, start: int, end: int) -> bool:
+        """Whether the stretch lies within one span."""
+        span = self.around(start + 1)
+        return span is not None and span[0] <= start and end <= span[1]
+
+
+def segment_text(text: str, *, language: str = "en", keep: Sequence[Span] = ()) -> tuple[Segment, ...]:
     """Split a source text into sentences that a model can translate one by one; an empty text has none.
 
     `language` is the source language, in any of its codes. No sentence crosses a line or a column. Emoji at the edges
     of a sentence are segments of their own: models without them in their vocabulary take them for the end of the text.
+    `keep` holds protected spans of the text (`find_protected`): none is cut, and one that runs over several lines (a
+    fenced block) becomes part of a separator.
     """
     spans: list[tuple[int, int]] = []
-    offset = 0
-    for line in text.splitlines(keepends=True):
-        for start, end in _columns(line):
-            column = line[start:end]
-            cuts = sentence_ends(column, language=language)
-            for a, b in zip([0, *cuts], [*cuts, len(column)], strict=True):
-                for c, d in _without_edge_emoji(column, a, b):
-                    spans.append((offset + start + c, offset + start + d))
-        offset += len(line)
+    kept = _Kept(keep)
+    start = 0
+    for block in [*(span for span in keep if _BREAK.search(span.text)), None]:
+        for line in text[start : block.start if block else len(text)].splitlines(keepends=True):
+            for a, b in _columns(line, kept, start):
+                cuts = sentence_ends(line[a:b], language=language)
+                cuts = [cut for cut in cuts if kept.around(start + a + cut) is None]
+                for c, d in zip([0, *cuts], [*cuts, b - a], strict=True):
+                    spans.extend((start + e, start + f) for e, f in _without_edge_emoji(line, a + c, a + d))
+            start += len(line)
+        start = block.end if block else start
     if text and (not spans or spans[0][0] > 0):
         spans.insert(0, (0, 0))
     return tuple(_segments(text, spans, origin=0, separator=""))
@@ -63,12 +88,13 @@ def _segments(text: str, spans: Sequence[tuple[int, int]], *, origin: int, separ
         yield Segment(text=text[start:end], start=origin + start, end=origin + end, separator=after)
 
 
-def _columns(line: str) -> Iterator[tuple[int, int]]:
-    """The filled columns of one line, without the layout around them."""
+def _columns(line: str, kept: _Kept, origin: int) -> Iterator[tuple[int, int]]:
+    """The filled columns of the line at `origin`, without the layout around them; a gap inside a kept span is none."""
     start = 0
     for gap in _GAP.finditer(line):
-        yield from _trimmed(line, start, gap.start())
-        start = gap.end()
+        if kept.around(origin + gap.start()) is None:
+            yield from _trimmed(line, start, gap.start())
+            start = gap.end()
     yield from _trimmed(line, start, len(line))
 
 
@@ -116,52 +142,52 @@ _CLUSTER = re.compile(
 _EDGE_SHARE = 0.1
 
 
-def split_to_limit(segment: Segment, *, fits: Callable[[str], bool]) -> tuple[Segment, ...]:
+def split_to_limit(segment: Segment, *, fits: Callable[[str], bool], keep: Sequence[Span] = ()) -> tuple[Segment, ...]:
     """Split a segment until `fits` accepts each piece; nothing is dropped, so joining the pieces restores it.
 
     Split near the middle, so that pieces are of like length: at the end of a sentence, at ; : —, at a comma, at a
     space, and inside an unbroken string between characters. `fits` says whether a text is within the model's limit; it
-    is called about twice a piece. Raises UsageError when not even one character fits.
+    is called about twice a piece. `keep` holds protected spans of the source: none is cut, and one that is a piece by
+    itself is not asked about, since no model sees it. Raises UsageError when not even one character fits.
     """
-    spans: list[tuple[int, int]] = []
+    kept = _Kept(keep, origin=segment.start)
+    pieces: list[tuple[int, int]] = []
     waiting = [(0, len(segment.text))]
     while waiting:
         start, end = waiting.pop()
         piece = segment.text[start:end]
-        if fits(piece):
-            spans.append((start, end))
+        if fits(piece) or kept.covers(start, end):
+            pieces.append((start, end))
             continue
-        left, right = _split_place(piece)
+        left = _split_place(piece, kept, start)
         if left == 0:
             raise UsageError(
                 f"the text {piece[:20]!r} does not fit the model's limit and cannot be split further: raise the limit"
             )
+        right = len(piece) - len(piece[left:].lstrip())
         waiting += [(start + right, end), (start, start + left)]
-    return tuple(_segments(segment.text, spans, origin=segment.start, separator=segment.separator))
+    return tuple(_segments(segment.text, pieces, origin=segment.start, separator=segment.separator))
 
 
-def _split_place(text: str) -> tuple[int, int]:
-    """The end of the left half and the start of the right half of the best split; (0, 0) when there is none."""
+def _split_place(text: str, kept: _Kept, origin: int) -> int:
+    """Where the left half of the best split of the piece at `origin` ends; 0 when there is no place."""
     middle, margin = len(text) / 2, len(text) * _EDGE_SHARE
-    for window in (margin, 0):
-        for marks in (*_MARKS, _SPACE) if window else (_SPACE,):
-            places = [
-                place
-                for found in marks.finditer(text)
-                if window <= (place := found.start() if marks is _SPACE else found.end()) <= len(text) - window
-            ]
-            best = min(places, key=lambda place: abs(place - middle), default=0)
-            rest = len(text) - len(text[best:].lstrip())
-            if best > 0 and rest < len(text):
-                return best, rest
-    return _character_place(text)
 
+    def nearest(places: Iterable[int], edge: float) -> int:
+        usable = (
+            place
+            for place in places
+            if max(edge, 1) <= place <= min(len(text) - edge, len(text) - 1) and kept.around(origin + place) is None
+        )
+        return min(usable, key=lambda place: abs(place - middle), default=0)
 
-def _character_place(text: str) -> tuple[int, int]:
-    """The place nearest the middle that splits no character from its combining marks, joiners or modifiers."""
-    ends = [found.end() for found in _CLUSTER.finditer(text)]
-    best = min((place for place in ends if place < len(text)), key=lambda place: abs(place - len(text) / 2), default=0)
-    return best, best
+    for marks in _MARKS:
+        if place := nearest((found.end() for found in marks.finditer(text)), margin):
+            return place
+    spaces = [found.start() for found in _SPACE.finditer(text)]
+    return (
+        nearest(spaces, margin) or nearest(spaces, 0) or nearest((found.end() for found in _CLUSTER.finditer(text)), 0)
+    )
 
 
 def passes_through(text: str) -> bool:
@@ -172,7 +198,6 @@ def passes_through(text: str) -> bool:
     return not has_letter(EMAIL.sub(" ", URL.sub(" ", text)))
 
 
-_BREAK = re.compile(r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 # Between two translated sentences of a Chinese text a space is kept only where Latin words or numbers would meet.
 _FULL_WIDTH_END = re.compile(f"[{CJK_MARK}…—][”’\"']*$")
 _FULL_WIDTH_START = re.compile(f"[“‘]?[{CJK_MARK}]")
