@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,29 +10,13 @@ import pytest
 from onnxmt.errors import UnsupportedModelError
 from onnxmt.models import architecture_of
 from onnxmt.models.activations import ACTIVATIONS
-from tests.models.parity import Batch, Graphs, assert_close, assert_equal_to_torch, export, load_torch, random_batch
+from tests.models.parity import Batch, assert_close, assert_equal_to_torch
+from tests.models.variants import Family, Variant, Weights, assert_generates_as_torch, inputs_of, noisy
 from tests.tiny import build_marian
 
-Weights = dict[str, np.ndarray]
 SHARED, HEAD = "model.shared.weight", "lm_head.weight"
 ENCODER_TABLE, DECODER_TABLE = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Variant:
-    """How a tiny Marian differs from the usual one; `edit` changes the saved weights."""
-
-    config: dict[str, Any] = field(default_factory=dict)
-    separate: bool = False
-    logits_bias: float = 0.0
-    dtype: str = "float32"
-    edit: Callable[[Weights], None] | None = None
-    untied: tuple[str, ...] = ()
-
-
-def _noise(array: np.ndarray, seed: int) -> np.ndarray:
-    return (array + np.random.default_rng(seed).normal(size=array.shape) * 0.1).astype(array.dtype)
 
 
 def _equal_copies(weights: Weights) -> None:
@@ -46,7 +26,7 @@ def _equal_copies(weights: Weights) -> None:
 
 def _other(name: str) -> Callable[[Weights], None]:
     def edit(weights: Weights) -> None:
-        weights[name] = _noise(weights[SHARED], 7)
+        weights[name] = noisy(weights[SHARED])
 
     return edit
 
@@ -78,23 +58,24 @@ def _large(weights: Weights) -> None:
 
 
 SMALL_TARGET = {"vocab_size": 150, "decoder_vocab_size": 90, "pad_token_id": 89, "decoder_start_token_id": 89}
+BAN = {"generation": {"bad_words_ids": [[89]]}}
 VARIANTS = {
-    **{f"activation {name}": Variant(config={"activation_function": name}, logits_bias=1.0) for name in ACTIVATIONS},
+    **{f"activation {name}": Variant(config={"activation_function": name}, builder={"logits_bias": 1.0}) for name in ACTIVATIONS},
     "plain": Variant(),
     "embeddings not scaled": Variant(config={"scale_embedding": False}),
-    "logits bias of 5": Variant(logits_bias=5.0),
+    "logits bias of 5": Variant(builder={"logits_bias": 5.0}),
     "logits bias absent": Variant(edit=lambda weights: weights.pop("final_logits_bias")),
-    "head not tied": Variant(config={"tie_word_embeddings": False}, logits_bias=1.0),
+    "head not tied": Variant(config={"tie_word_embeddings": False}, builder={"logits_bias": 1.0}),
     "equal copies of the tied weight": Variant(edit=_equal_copies),
     "head of its own": Variant(edit=_other(HEAD), untied=(HEAD,)),
     "decoder embedding of its own": Variant(edit=_other(DECODER_TABLE), untied=(DECODER_TABLE,)),
     "encoder embedding of its own": Variant(edit=_other(ENCODER_TABLE), untied=(ENCODER_TABLE,)),
     "only the head stored": Variant(edit=_only(HEAD)),
     "only the decoder embedding stored": Variant(edit=_only(DECODER_TABLE)),
-    "two vocabularies": Variant(separate=True, logits_bias=1.0),
-    "two vocabularies, head not tied": Variant(separate=True, config={"tie_word_embeddings": False}),
-    "two vocabularies of two sizes": Variant(separate=True, config=SMALL_TARGET, logits_bias=1.0),
-    "two vocabularies of two sizes, not tied": Variant(separate=True, config=SMALL_TARGET | {"tie_word_embeddings": False}),
+    "two vocabularies": Variant(builder={"separate_vocabs": True, "logits_bias": 1.0}),
+    "two vocabularies, head not tied": Variant(builder={"separate_vocabs": True}, config={"tie_word_embeddings": False}),
+    "two vocabularies of two sizes": Variant(config=SMALL_TARGET, builder={"separate_vocabs": True, "logits_bias": 1.0, **BAN}),
+    "two vocabularies of two sizes, not tied": Variant(builder={"separate_vocabs": True, **BAN}, config=SMALL_TARGET | {"tie_word_embeddings": False}),
     "stored position tables": Variant(edit=_position_tables),
     "few positions": Variant(config={"max_position_embeddings": 101}),
     "odd width": Variant(config={"d_model": 33, "encoder_attention_heads": 3, "decoder_attention_heads": 11}),
@@ -103,60 +84,16 @@ VARIANTS = {
     "unequal layers, the other way": Variant(config={"encoder_layers": 1, "decoder_layers": 3}),
     "unequal heads": Variant(config={"encoder_attention_heads": 2, "decoder_attention_heads": 8}),
     "unequal feed-forward sizes": Variant(config={"encoder_ffn_dim": 48, "decoder_ffn_dim": 80}),
-    "float16": Variant(dtype="float16", logits_bias=1.0),
-    "bfloat16": Variant(dtype="bfloat16", logits_bias=1.0),
+    "float16": Variant(builder={"dtype": "float16", "logits_bias": 1.0}),
+    "bfloat16": Variant(builder={"dtype": "bfloat16", "logits_bias": 1.0}),
     "old extra weights": Variant(edit=_old_extras),
     "large activations": Variant(edit=_large, config={"activation_function": "relu"}),
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Built:
-    folder: Path
-    model: Any
-    graphs: Graphs
-    untied: tuple[str, ...]
-
-
-@functools.cache
-def _build(name: str, root: Path) -> Built:
-    variant = VARIANTS[name]
-    folder = build_marian(
-        root / name.replace(" ", "-"),
-        seed=list(VARIANTS).index(name),
-        separate_vocabs=variant.separate,
-        config=variant.config,
-        logits_bias=variant.logits_bias,
-        dtype=variant.dtype,
-    )
-    if variant.edit is not None:
-        from safetensors.numpy import load_file, save_file
-
-        weights = load_file(folder / "model.safetensors")
-        variant.edit(weights)
-        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    exported = export(folder)
-    return Built(folder, load_torch(folder), Graphs(folder / "graphs"), exported.untied)
-
-
 @pytest.fixture(scope="module")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Built]]:
-    root = tmp_path_factory.mktemp("marian")
-    yield lambda name: _build(name, root)
-    _build.cache_clear()
-
-
-def _batch(model: Any, lengths: list[int], steps: int) -> Batch:
-    config = model.config
-    return random_batch(
-        lengths=lengths,
-        steps=steps,
-        vocab=config.vocab_size,
-        target_vocab=model.lm_head.weight.shape[0],
-        pad=config.pad_token_id,
-        eos=config.eos_token_id,
-        start=config.decoder_start_token_id,
-    )
+def build(tmp_path_factory: pytest.TempPathFactory) -> Family:
+    return Family(build_marian, VARIANTS, tmp_path_factory.mktemp("marian"))
 
 
 def test_there_are_at_least_forty_variants():
@@ -169,29 +106,22 @@ def test_equals_transformers(build, name):
     built = build(name)
     assert built.untied == VARIANTS[name].untied
     # One row of two tokens beside one of a hundred: padding that lets anything through shows at once.
-    assert_equal_to_torch(built.graphs, built.model, _batch(built.model, [2, 9, 100], 9))
+    assert_equal_to_torch(built.graphs, built.torch, built.batch([2, 9, 100], 9))
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("name", VARIANTS)
+def test_generates_as_transformers(build, name):
+    built = build(name)
+    batch = built.batch([2, 9, 30, 5], 1, seed=1)
+    for beams in (1, 2, 4, 5):
+        assert_generates_as_torch(built, batch, num_beams=beams, max_length=20)
 
 
 @pytest.mark.reference
 def test_large_activations_are_large(build):
-    import torch
-
     built = build("large activations")
-    batch = _batch(built.model, [2, 9, 100], 1)
-    inputs = {}
-    hooks = [
-        layer.self_attn_layer_norm.register_forward_pre_hook(lambda _m, x, i=i: inputs.update({i: x[0].abs().max()}))
-        for i, layer in enumerate(built.model.model.encoder.layers)
-    ]
-    with torch.no_grad():
-        built.model(
-            input_ids=torch.tensor(batch.ids),
-            attention_mask=torch.tensor(batch.mask),
-            decoder_input_ids=torch.tensor(batch.decoder),
-        )
-    for hook in hooks:
-        hook.remove()
-    assert inputs[0] > 1e3
+    assert max(inputs_of("MarianEncoderLayer", built.torch, built.batch([2, 9, 100], 1))) > 1e3
 
 
 @pytest.mark.reference
@@ -199,14 +129,14 @@ def test_large_activations_are_large(build):
 def test_any_shape_for_forty_steps(build, rows, length):
     built = build("plain")
     lengths = [max(2, length - 5 * row) for row in range(rows)]
-    assert_equal_to_torch(built.graphs, built.model, _batch(built.model, lengths, 40))
+    assert_equal_to_torch(built.graphs, built.torch, built.batch(lengths, 40))
 
 
 @pytest.mark.reference
 def test_the_start_token_is_not_assumed(build):
     """Case G1: decoding that begins at id 0 instead of the decoder's start token gives other logits."""
     built = build("logits bias of 5")
-    batch = _batch(built.model, [9], 2)
+    batch = built.batch([9], 2)
     wrong = Batch(ids=batch.ids, mask=batch.mask, decoder=np.where(np.arange(2) == 0, 0, batch.decoder))
     right, other = built.graphs.run(batch), built.graphs.run(wrong)
     assert np.abs(right.logits[:, 0] - other.logits[:, 0]).max() > 0.1
@@ -216,7 +146,7 @@ def test_the_start_token_is_not_assumed(build):
 def test_rows_do_not_depend_on_each_other(build):
     """Case B1: alone, together, in another order."""
     built = build("plain")
-    batch = _batch(built.model, [2, 60, 9], 6)
+    batch = built.batch([2, 60, 9], 6)
     together = built.graphs.run(batch)
     for row, length in enumerate([2, 60, 9]):
         alone = built.graphs.run(
@@ -250,7 +180,7 @@ def test_a_position_beyond_the_table_is_an_error(build, past, new):
     within = {name: value[:, :, : max(0, past - 2)] for name, value in cache.items()}
     assert graphs.step(ids[:, : min(new, 101)], mask, cross, within)[0].shape == (
         1,
-        build("few positions").model.config.vocab_size,
+        build("few positions").torch.config.vocab_size,
     )
 
 

@@ -66,6 +66,7 @@ class StoredTensor(ir.LazyTensor):  # type: ignore[misc]  # onnx_ir is untyped h
 
 
 def parameter(array: StoredArray, name: str) -> nn.Parameter:
+    """Return a parameter whose values are made when the weights file is written."""
     return nn.Parameter(
         list(array.shape), dtype=ir.DataType.from_numpy(array.dtype), name=name, data=StoredTensor(array, name)
     )
@@ -95,7 +96,7 @@ def _as_stored(full: str, shape: tuple[int, ...], read: ReadWeight) -> StoredArr
 
 
 class Norm(Weighted):
-    """The weights of a norm over the last axis; the dialect emits the operator, as it fuses the residual sum into it."""
+    """The weights of a norm over the last axis; the dialect emits the operator, and fuses the residual sum into it."""
 
     parts: tuple[str, ...]
 

@@ -56,13 +56,20 @@ _STYLE = AttentionStyle(query="q", key="k", value="v", output="o", bias=False, s
 
 
 @dataclass(frozen=True, kw_only=True)
+class FeedForwardKind:
+    """The activation's name, and whether its result is multiplied by a second projection of the input."""
+
+    activation: str
+    gated: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class T5Config:
     """The settings of a T5-like model that shape its graphs."""
 
     model_type: str
     dimensions: Dimensions
-    activation: str
-    gated: bool
+    feed_forward: FeedForwardKind
     buckets: int
     max_distance: int
     epsilon: float
@@ -76,28 +83,31 @@ class T5Config:
         traits = TRAITS[model_type]
         reader = ConfigReader(config, aliases=_ALIASES)
         d_model = reader.positive_int("d_model", _SIZE)
-        layers = reader.positive_int("num_layers", traits.layers)
         shape = {
             "heads": reader.positive_int("num_heads", traits.heads),
             "head_dim": reader.positive_int("d_kv", _HEAD_SIZE),
             "ffn_dim": reader.positive_int("d_ff", traits.d_ff),
         }
         vocab = reader.positive_int("vocab_size", traits.vocab_size)
+        buckets, distance = _relative_positions(reader)
+        # transformers copies num_layers to the decoder before it looks at the second name of the key.
+        decoder_layers = ConfigReader(config).positive_int("num_layers", traits.layers)
         # Whether to scale is a key of its own only in files that transformers 5 has saved; before, it followed the tie.
         scaled = reader.flag("scale_decoder_outputs", reader.flag("tie_word_embeddings", True)) and traits.scales_output
         return cls(
             model_type=model_type,
             dimensions=Dimensions(
                 d_model=d_model,
-                encoder=StackConfig(layers=layers, **shape),
-                decoder=StackConfig(layers=reader.positive_int("num_decoder_layers", layers), **shape),
+                encoder=StackConfig(layers=reader.positive_int("num_layers", traits.layers), **shape),
+                decoder=StackConfig(layers=reader.positive_int("num_decoder_layers", decoder_layers), **shape),
                 source_vocab_size=vocab,
                 target_vocab_size=vocab,
                 max_source_positions=None,
                 max_target_positions=None,
             ),
-            **_feed_forward(reader, traits),
-            **_relative_positions(reader),
+            feed_forward=_feed_forward(reader, traits),
+            buckets=buckets,
+            max_distance=distance,
             epsilon=reader.positive_number("layer_norm_epsilon", _EPSILON),
             output_scale=d_model**-0.5 if scaled else 1.0,
             traits=traits,
@@ -123,8 +133,8 @@ class T5Config:
         return ("decoder.block.*.layer.1.EncDecAttention.relative_attention_bias.weight",)
 
 
-def _feed_forward(reader: ConfigReader, traits: Traits) -> dict[str, Any]:
-    """Read `gated` and `activation` as T5Config does: from feed_forward_proj, unless keys of their own are there."""
+def _feed_forward(reader: ConfigReader, traits: Traits) -> FeedForwardKind:
+    """Read the kind as T5Config does: from feed_forward_proj, unless dense_act_fn and is_gated_act are there."""
     kind = reader.text("feed_forward_proj", traits.feed_forward)
     first, *rest = kind.split("-")
     if len(rest) > 1 or (rest and first != "gated"):
@@ -134,10 +144,11 @@ def _feed_forward(reader: ConfigReader, traits: Traits) -> dict[str, Any]:
     name = "gelu_new" if kind == "gated-gelu" else kind.rpartition("-")[2]
     name = reader.text("dense_act_fn", name)
     activation(name)
-    return {"activation": name, "gated": reader.flag("is_gated_act", first == "gated")}
+    return FeedForwardKind(activation=name, gated=reader.flag("is_gated_act", first == "gated"))
 
 
-def _relative_positions(reader: ConfigReader) -> dict[str, int]:
+def _relative_positions(reader: ConfigReader) -> tuple[int, int]:
+    """Return the number of buckets and the distance from which on all share one."""
     buckets = reader.positive_int("relative_attention_num_buckets", _BUCKETS)
     distance = reader.positive_int("relative_attention_max_distance", _DISTANCE)
     if buckets < 4 or distance <= buckets // 2:
@@ -145,7 +156,7 @@ def _relative_positions(reader: ConfigReader) -> dict[str, int]:
             f"config.json: relative_attention_num_buckets={buckets} must be at least 4, and "
             f"relative_attention_max_distance={distance} more than half of it"
         )
-    return {"buckets": buckets, "max_distance": distance}
+    return buckets, distance
 
 
 class PositionBias:
@@ -178,7 +189,7 @@ class SelfAttentionLayer(nn.Module):  # type: ignore[misc]  # onnxscript is unty
         self._table = (table,)
 
     def forward(self, op: Any, stream: ResidualStream, source: Any, bias: PositionBias) -> Any:
-        """Advance the stream; `source` is the mask (encoder) or the past (decoder). → present key and value, or None."""
+        """Advance the stream; `source` is the mask (encoder) or the past (decoder). → a decoder's present."""
         y, _, *present = self.SelfAttention(op, stream.read(op, self.layer_norm), source, bias.of(op, self._table[0]))
         stream.write(op, y, None, self.layer_norm)
         return present[0] if present else None
@@ -199,16 +210,16 @@ class CrossAttentionLayer(nn.Module):  # type: ignore[misc]
 
 
 class FeedForward(nn.Module):  # type: ignore[misc]
-    """Two linear layers with an activation between them; a gated one multiplies by a second projection of the input."""
+    """Two linear layers with an activation between them, gated or plain."""
 
     def __init__(self, config: T5Config, stack: StackConfig, component: str) -> None:
         super().__init__()
-        d_model, d_ff, gated = config.dimensions.d_model, stack.ffn_dim, config.gated
+        d_model, d_ff, gated = config.dimensions.d_model, stack.ffn_dim, config.feed_forward.gated
         sources = ("wi_0", "wi_1") if gated else ()
         outputs = 2 * d_ff if gated else d_ff
         self.wi = Linear(inputs=d_model, outputs=outputs, component=component, sources=sources, bias=False)
         self.wo = Linear(inputs=d_ff, outputs=d_model, component=component, bias=False)
-        self._activation, self._gated = activation(config.activation), gated
+        self._activation, self._gated = activation(config.feed_forward.activation), gated
 
     def forward(self, op: Any, x: Any) -> Any:
         """Map [B, T, d] → [B, T, d]."""
