@@ -207,7 +207,7 @@ def _inline_code(line: str) -> Iterator[tuple[int, int]]:
         while places and places[-1] <= index:
             places.pop()
         # it`s is an apostrophe, and ``so'' a quotation in TeX
-        prose = end - start == 1 and line[start - 1 : start].isalpha()
+        prose = end - start == 1 and re.match("[A-Za-z]", line[start - 1 : start])
         if not places or prose or (end - start == 2 and "''" in line[end : runs[places[-1]][0]]):
             index += 1
             continue
