@@ -6,7 +6,6 @@ code is read as language + script + region; two codes mean the same when languag
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from onnxmt.runtime.language_table import (
 
 __all__ = [
     "Language",
+    "LanguageChoice",
     "describe_nearest",
     "is_chinese",
     "language_name",
@@ -31,6 +31,10 @@ __all__ = [
     "parse_language",
     "resolve_language",
 ]
+
+
+# Longer than any code or name: what is longer is neither parsed, nor remembered, nor repeated whole in a message.
+_LONGEST = 48
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,13 +91,17 @@ def _table() -> _Table:
     return _Table(rows=rows, bases=bases, names=names)
 
 
-@functools.lru_cache(maxsize=4096)
 def parse_language(text: str) -> Language | None:
     """Read a code (`en`, `eng_Latn`, `zh-TW`, `pt_br`) or an English name (`Traditional Chinese`); None for neither.
 
     A three-letter code that the table does not know is a language of its own; a script that a Chinese region implies is
     filled in.
     """
+    return _parsed(text) if len(text) <= _LONGEST else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _parsed(text: str) -> Language | None:
     table = _table()
     folded = _fold(text)
     if folded in table.names:
@@ -132,6 +140,17 @@ def language_name(code: str) -> str | None:
     return f"{row.names[0]} ({SCRIPT_NAMES.get(script, script)})"
 
 
+def short_code(text: str) -> str | None:
+    """The usual short code of a language name or code: `zh` for Chinese, `zh_Hant` for Traditional Chinese; None for
+    what is no language of the table."""
+    language = parse_language(text)
+    row = _table().rows.get(language.base) if language else None
+    if language is None or row is None:
+        return None
+    code = next((code for code in row.codes if len(code) == 2), language.base)
+    return code if language.script in (None, row.script) else f"{code}_{language.script}"
+
+
 def is_chinese(code: str) -> bool:
     """Whether text in this language is Chinese in Han characters: sentences are then joined without a space."""
     language = parse_language(code)
@@ -151,29 +170,53 @@ def _same_language(requested: Language, candidate: Language) -> bool:
     return (requested.script or default) == (candidate.script or default)
 
 
-def resolve_language(requested: str, supported: Collection[str], *, role: Literal["source", "target"]) -> str:
-    """Return the member of `supported` that `requested` means.
+class LanguageChoice:
+    """The codes that a model knows, and which of them a request means; it never changes."""
 
-    The model's own spelling wins, then the code with the same language and script (one that names its script before one
-    that does not, then the table's order). A request without a script also accepts the model's only code of that
-    language, except for Chinese, where zh means Simplified. Raises UnknownLanguageError that names the nearest codes.
-    """
-    if requested in supported:
-        return requested
-    folded = _fold(requested)
-    for code in sorted(supported):
-        if _fold(code) == folded:
-            return code
-    language = parse_language(requested)
-    if language is not None:
-        parsed = {code: meaning for code in sorted(supported) if (meaning := parse_language(code)) is not None}
-        same = [code for code, meaning in parsed.items() if _same_language(language, meaning)]
-        if same:
-            return min(same, key=lambda code: _preference(language, code, parsed[code]))
-        related = [code for code, meaning in parsed.items() if meaning.base == language.base]
-        if len(related) == 1 and language.script is None and language.base not in CHINESE:
-            return related[0]
-    raise UnknownLanguageError(_unknown_message(requested, supported, role))
+    def __init__(self, codes: Collection[str]) -> None:
+        self.codes = tuple(sorted(codes))
+        self._known = frozenset(codes)
+        self._folded = {_fold(code): code for code in reversed(self.codes)}
+        self._by_base: dict[str, list[tuple[str, Language]]] = {}
+        for code in self.codes:
+            meaning = parse_language(code)
+            if meaning is not None:
+                self._by_base.setdefault(meaning.base, []).append((code, meaning))
+
+    def resolve(self, requested: str, *, role: Literal["source", "target"]) -> str:
+        """The code that `requested` means.
+
+        The model's own spelling wins, then the code with the same language and script (one that names its script before
+        one that does not, then the table's order). A request without a script also accepts the model's only code of
+        that language, except for Chinese, where zh means Simplified. Raises UnknownLanguageError, which names the
+        nearest.
+        """
+        if requested in self._known:
+            return requested
+        if len(requested) <= _LONGEST and (own := self._folded.get(_fold(requested))) is not None:
+            return own
+        language = parse_language(requested)
+        if language is not None:
+            related = self._by_base.get(language.base, [])
+            same = [(code, meaning) for code, meaning in related if _same_language(language, meaning)]
+            if same:
+                return min(same, key=lambda pair: _preference(language, *pair))[0]
+            if len(related) == 1 and language.script is None and language.base not in CHINESE:
+                return related[0][0]
+        raise UnknownLanguageError(_unknown_message(requested, self.codes, role))
+
+    def means(self, requested: str, *, role: Literal["source", "target"] = "target") -> bool:
+        """Whether `requested` is one of the codes."""
+        try:
+            self.resolve(requested, role=role)
+        except UnknownLanguageError:
+            return False
+        return True
+
+
+def resolve_language(requested: str, supported: Collection[str], *, role: Literal["source", "target"]) -> str:
+    """`LanguageChoice.resolve` for a list that is asked once."""
+    return LanguageChoice(supported).resolve(requested, role=role)
 
 
 def _preference(requested: Language, code: str, meaning: Language) -> tuple[bool, bool, int, str]:
@@ -186,22 +229,34 @@ def _preference(requested: Language, code: str, meaning: Language) -> tuple[bool
 
 def nearest_languages(requested: str, supported: Collection[str], *, count: int = 5) -> Sequence[str]:
     """The `count` members of `supported` nearest to `requested`: the same language first, then by spelling and name."""
+    requested = requested[:_LONGEST]
     language = parse_language(requested)
     wanted = _spellings(requested)
 
     def distance(code: str) -> tuple[bool, float, str]:
         meaning = parse_language(code)
-        alike = max(difflib.SequenceMatcher(None, a, b).ratio() for a in wanted for b in _spellings(code))
+        alike = max(_likeness(a, b) for a in wanted for b in _spellings(code))
         return (not (language and meaning and language.base == meaning.base), -alike, code)
 
     return sorted(supported, key=distance)[:count]
 
 
-def _spellings(code: str) -> set[str]:
-    """The code and the names of its language, comparable."""
+@functools.lru_cache(maxsize=4096)
+def _spellings(code: str) -> tuple[frozenset[str], ...]:
+    """The letter pairs of the code and of each name of its language."""
     language = parse_language(code)
     row = _table().rows.get(language.base) if language else None
-    return {_fold(code), *(_fold(name) for name in (row.names if row else ()))}
+    return tuple(_letter_pairs(_fold(spelling)) for spelling in (code, *(row.names if row else ())))
+
+
+def _letter_pairs(text: str) -> frozenset[str]:
+    padded = f" {text} "
+    return frozenset(padded[i : i + 2] for i in range(len(padded) - 1))
+
+
+def _likeness(a: frozenset[str], b: frozenset[str]) -> float:
+    """The share of common letter pairs, 0 to 1 (Dice): it finds misspellings, and 200 languages take a millisecond."""
+    return 2 * len(a & b) / (len(a) + len(b))
 
 
 def describe_nearest(requested: str, supported: Collection[str]) -> str:
@@ -214,6 +269,7 @@ def describe_nearest(requested: str, supported: Collection[str]) -> str:
 
 
 def _unknown_message(requested: str, supported: Collection[str], role: str) -> str:
+    requested = requested if len(requested) <= _LONGEST else f"{requested[:_LONGEST]}…"
     if not supported:
         return f"{role} language {requested!r}: this model has no choice of {role} language; leave it out"
     return f"{role} language {requested!r} is not one of this model's: {describe_nearest(requested, supported)}"

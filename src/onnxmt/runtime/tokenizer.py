@@ -19,6 +19,8 @@ __all__ = [
 ]
 
 _SPEC_KEYS = frozenset({"kind", "files", "settings"})
+_WITH_LANGUAGE_TOKENS = ("m2m_100", "small100", "nllb", "nllb_legacy", "mbart", "mbart50")
+_WITHOUT_LANGUAGE_TOKENS = ("t5", "bart", "as_it_is", "pieces")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +63,10 @@ class Tokenizer(Protocol):
         """
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of `ids`, special tokens skipped. Raises TokenizerError for an id that the vocabulary does not have."""
+        """Text of `ids`, special and language tokens skipped."""
+
+    def unwritable(self, sample: str) -> str:
+        """The characters of `sample` that the target side cannot write at all: a model that lacks Chinese, say."""
 
     def forced_bos_token_id(self, target: str | None = None) -> int | None:
         """The id that the decoder must generate first to answer in `target`; None for a family that has no such id."""
@@ -105,18 +110,26 @@ class TokenizerSpec:
         return cls(kind=kind, files=tuple(files), settings=dict(settings))
 
 
-def tokenizer_spec(folder: Path, config: Mapping[str, Any]) -> TokenizerSpec:
-    """Describe the tokenizer of the checkpoint in `folder`, whose `config.json` is `config`.
+def tokenizer_spec(folder: Path, config: Mapping[str, Any], *, prefix: str | None = None) -> TokenizerSpec:
+    """Describe the tokenizer of the checkpoint in `folder`, whose `config.json` is `config`, and check its files.
 
-    Reads the small tokenizer files only; `load_tokenizer` then reads the vocabularies. Raises TokenizerError that names
-    a file that is missing or wrong, and every setting that changes ids or text and is not implemented.
+    `prefix`: the task prefix of a T5 or BART model, instead of what its config says. Raises TokenizerError that names a
+    file that is missing or wrong, and every setting that changes ids or text and is not implemented.
     """
     model_type = config.get("model_type")
     if model_type == "marian":
         from onnxmt.runtime.tokenizers.marian import marian_spec
 
+        if prefix is not None:
+            raise TokenizerError(f"a prefix ({prefix!r}) is for T5 and BART models, not for Marian")
         return marian_spec(folder)
-    raise TokenizerError(f"no tokenizer is implemented for model_type {model_type!r}; implemented: 'marian'")
+    from onnxmt.runtime.tokenizers.family_specs import MODEL_TYPES, family_spec
+
+    if model_type not in MODEL_TYPES:
+        raise TokenizerError(
+            f"no tokenizer is implemented for model_type {model_type!r}; implemented: {', '.join(MODEL_TYPES)}"
+        )
+    return family_spec(folder, config, prefix=prefix)
 
 
 def load_tokenizer(folder: Path, spec: TokenizerSpec) -> Tokenizer:
@@ -128,4 +141,13 @@ def load_tokenizer(folder: Path, spec: TokenizerSpec) -> Tokenizer:
         from onnxmt.runtime.tokenizers.marian import MarianTokenizer
 
         return MarianTokenizer.load(folder, spec)
-    raise TokenizerError(f"tokenizer spec: kind {spec.kind!r} is unknown; known: 'marian'")
+    if spec.kind in _WITH_LANGUAGE_TOKENS:
+        from onnxmt.runtime.tokenizers.coded import CodedTokenizer
+
+        return CodedTokenizer.load(folder, spec)
+    if spec.kind in _WITHOUT_LANGUAGE_TOKENS:
+        from onnxmt.runtime.tokenizers.plain import PlainTokenizer
+
+        return PlainTokenizer.load(folder, spec)
+    known = ("marian", *_WITH_LANGUAGE_TOKENS, *_WITHOUT_LANGUAGE_TOKENS)
+    raise TokenizerError(f"tokenizer spec: kind {spec.kind!r} is unknown; known: {', '.join(known)}")

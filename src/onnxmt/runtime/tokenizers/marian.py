@@ -15,13 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from onnxmt.errors import TokenizerError, UnknownLanguageError
-from onnxmt.runtime.languages import describe_nearest, language_name, resolve_language
+from onnxmt.runtime.languages import LanguageChoice, describe_nearest, language_name
 from onnxmt.runtime.tokenizer import LanguageCodes, TokenizerSpec, VocabularyLimits
 from onnxmt.runtime.tokenizers.added_tokens import AddedTokenSplitter, NumberedToken
+from onnxmt.runtime.tokenizers.checkpoint_config import (
+    model_max_length,
+    read_tokenizer_config,
+    refuse_unimplemented,
+    text_or_none,
+)
 from onnxmt.runtime.tokenizers.decoding import clean_up_spaces
+from onnxmt.runtime.tokenizers.engines import unwritable_characters
 from onnxmt.runtime.tokenizers.files import (
     load_sentencepiece,
-    read_json_object,
     read_vocabulary,
     require_unicode,
 )
@@ -35,12 +41,8 @@ _KIND = "marian"
 _SOURCE_MODEL, _TARGET_MODEL = "source.spm", "target.spm"
 _VOCABULARY, _TARGET_VOCABULARY = "vocab.json", "target_vocab.json"
 _DEFAULT_NAMES = {"unk_token": "<unk>", "eos_token": "</s>", "pad_token": "<pad>"}
-# transformers' mark for "no limit" is int(1e30); anything near it is no limit either.
-_NO_LIMIT = 10**12
-# Settings of SentencePieceProcessor that change nothing while sampling is off.
-_SAMPLING_DETAILS = frozenset({"nbest_size", "alpha", "num_threads"})
 # What a language code in front of a text looks like; anything else between >> and << is text.
-_CODE = re.compile(r">>([A-Za-z][A-Za-z0-9_@-]*)<<")
+_CODE = re.compile(r">>([A-Za-z][A-Za-z0-9_@-]{0,30})<<")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,9 +101,11 @@ def marian_spec(folder: Path) -> TokenizerSpec:
 
     Raises TokenizerError that names a missing or wrong file, or a setting that is not implemented.
     """
-    config_file = folder / "tokenizer_config.json"
-    config = read_json_object(config_file) if config_file.exists() else {}
-    _refuse_what_is_not_implemented(config, config_file)
+    config = read_tokenizer_config(folder)
+    refuse_unimplemented(config, folder)
+    name = config.get("tokenizer_class")
+    if name is not None and str(name).removesuffix("Fast") != "MarianTokenizer":
+        raise TokenizerError(f"{folder}: tokenizer_class {name!r} is not implemented for Marian, only MarianTokenizer")
     tokens = read_special_tokens(folder, config, _DEFAULT_NAMES)
     separate = bool(config.get("separate_vocabs"))
     files = (_SOURCE_MODEL, _TARGET_MODEL, _VOCABULARY, *((_TARGET_VOCABULARY,) if separate else ()))
@@ -118,42 +122,13 @@ def marian_spec(folder: Path) -> TokenizerSpec:
         added=tokens.numbered(vocabulary),
         separate_vocabularies=separate,
         clean_up_spaces=bool(config.get("clean_up_tokenization_spaces")),
-        limit=_limit(config.get("model_max_length"), config_file),
-        source_language=_language(config.get("source_lang")),
-        target_language=_language(config.get("target_lang")),
+        limit=model_max_length(config, folder),
+        source_language=text_or_none(config.get("source_lang")),
+        target_language=text_or_none(config.get("target_lang")),
     )
     spec = TokenizerSpec(kind=_KIND, files=files, settings=settings.to_dict())
     MarianTokenizer.load(folder, spec)  # what cannot be loaded later is refused now
     return spec
-
-
-def _refuse_what_is_not_implemented(config: Mapping[str, Any], path: Path) -> None:
-    problems = []
-    name = config.get("tokenizer_class")
-    if name is not None and str(name).removesuffix("Fast") != "MarianTokenizer":
-        problems.append(f"tokenizer_class {name!r} (a Marian model has MarianTokenizer)")
-    if config.get("split_special_tokens"):
-        problems.append("split_special_tokens")
-    processor = config.get("sp_model_kwargs") or {}
-    problems += [
-        f"sp_model_kwargs.{key} = {value!r}"
-        for key, value in (processor.items() if isinstance(processor, Mapping) else [("", processor)])
-        if value and key not in _SAMPLING_DETAILS
-    ]
-    if problems:
-        raise TokenizerError(f"{path} asks for what is not implemented: {', '.join(problems)}")
-
-
-def _limit(value: object, path: Path) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 1:
-        raise TokenizerError(f"{path}: model_max_length is {value!r}, not a positive number of tokens")
-    return None if value >= _NO_LIMIT else int(value)
-
-
-def _language(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
 
 
 class MarianTokenizer:
@@ -175,6 +150,9 @@ class MarianTokenizer:
         self._unk = vocabulary[settings.unk]
         self._splitter = AddedTokenSplitter(settings.added)
         self._codes = {match[1]: index for token, index in vocabulary.items() if (match := _CODE.fullmatch(token))}
+        self._choice = LanguageChoice(self._codes)
+        self._own_source = LanguageChoice([code] if (code := settings.source_language) else [])
+        self._own_target = LanguageChoice([code] if (code := settings.target_language) else [])
         self._pieces, self._skipped = self._decode_tables(target_vocabulary)
 
     @classmethod
@@ -218,9 +196,7 @@ class MarianTokenizer:
 
     def languages(self) -> LanguageCodes:
         """Target codes are the vocabulary's `>>code<<` tokens, else the one language that the checkpoint names."""
-        own_source, own_target = self._settings.source_language, self._settings.target_language
-        targets = tuple(sorted(self._codes)) or ((own_target,) if own_target else ())
-        return LanguageCodes(source=(own_source,) if own_source else (), target=targets)
+        return LanguageCodes(source=self._own_source.codes, target=self._choice.codes or self._own_target.codes)
 
     def forced_bos_token_id(self, target: str | None = None) -> int | None:
         """None: a Marian model is told its target on the source side. Raises as `encode` does."""
@@ -276,15 +252,9 @@ class MarianTokenizer:
         no code."""
         if target is None:
             return None
-        own = self._settings.target_language
-        if self._codes:
-            try:
-                return self._codes[resolve_language(target, self._codes, role="target")]
-            except UnknownLanguageError:
-                if own is None or not _means(target, own):
-                    raise
-                return None
-        resolve_language(target, (own,) if own else (), role="target")
+        if self._codes and (self._choice.means(target) or not self._own_target.means(target)):
+            return self._codes[self._choice.resolve(target, role="target")]
+        self._own_target.resolve(target, role="target")
         return None
 
     def _check_source(self, source: str | None) -> None:
@@ -292,7 +262,7 @@ class MarianTokenizer:
         own = self._settings.source_language
         if source is None or own is None or not _is_one_language(own):
             return
-        resolve_language(source, (own,), role="source")
+        self._own_source.resolve(source, role="source")
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of target-side ids, special tokens skipped. Raises TokenizerError for an id without a token."""
@@ -308,13 +278,10 @@ class MarianTokenizer:
         text = text.replace("▁", " ").strip()
         return clean_up_spaces(text) if self._settings.clean_up_spaces else text
 
-
-def _means(requested: str, code: str) -> bool:
-    try:
-        resolve_language(requested, (code,), role="target")
-    except UnknownLanguageError:
-        return False
-    return True
+    def unwritable(self, sample: str) -> str:
+        """The characters of `sample` that no target-side token can write."""
+        known = self._pieces.values()
+        return "" if "<0xE4>" in known else unwritable_characters(sample, list(known))
 
 
 def _is_one_language(code: str) -> bool:

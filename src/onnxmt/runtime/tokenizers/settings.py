@@ -70,14 +70,6 @@ class SettingsReader:
             return False
         return value
 
-    def optional_flag(self, name: str) -> bool | None:
-        """A boolean, or null."""
-        value = self._take(name)
-        if value is not None and not isinstance(value, bool):
-            self._wrong(name, "true, false or null")
-            return None
-        return value
-
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of strings."""
         value = self._take(name)
@@ -85,6 +77,22 @@ class SettingsReader:
             self._wrong(name, "a list of strings")
             return ()
         return tuple(value)
+
+    def text_map(self, name: str) -> dict[str, str]:
+        """An object of strings."""
+        value = self._take(name)
+        if not isinstance(value, Mapping) or not all(isinstance(v, str) for v in value.values()):
+            self._wrong(name, "an object of strings")
+            return {}
+        return dict(value)
+
+    def mapping(self, name: str) -> dict[str, Any]:
+        """An object, read further by its owner."""
+        value = self._take(name)
+        if not isinstance(value, Mapping):
+            self._wrong(name, "an object")
+            return {}
+        return dict(value)
 
     def objects(self, name: str) -> list[Mapping[str, Any]]:
         """A list of objects."""

@@ -48,13 +48,15 @@ class SpecialTokens:
             return self.extra or ()
         return tuple(otherwise)
 
-    def numbered(self, vocabulary: Mapping[str, int]) -> tuple[NumberedToken, ...]:
+    def numbered(
+        self, vocabulary: Mapping[str, int], *, otherwise: Sequence[AddedToken] = ()
+    ) -> tuple[NumberedToken, ...]:
         """Every token with its id, for the tokenizers that transformers implements in Python.
 
-        The declared id, else the vocabulary's, else the next free one behind it. Raises TokenizerError for
-        `single_word`, which is not implemented there.
+        The declared id, else the vocabulary's, else the next free one behind it. `otherwise` as in `further`. Raises
+        TokenizerError for `single_word`, which is not implemented there.
         """
-        further = self.further(self.older or ())
+        further = self.further(self.older or otherwise)
         special = {token.content for token in (*self.named.values(), *further)}
         tokens = {
             n.token.content: replace(n, token=replace(n.token, special=n.token.content in special))
