@@ -13,10 +13,10 @@ from onnxmt.weights import weight_files
 CONFIG = "config.json"
 GENERATION_CONFIG = "generation_config.json"
 CARDS = ("README.md", "MODEL_CARD.md")
-# All that the tokenizers of the supported families read (marian; m2m_100, nllb and mbart; t5, mt5 and umt5).
+# All that the tokenizers of the supported families read (marian; m2m_100, nllb and mbart; t5, mt5 and umt5; bart).
 TOKENIZER_FILES = (
     "source.spm", "target.spm", "vocab.json", "target_vocab.json", "tokenizer_config.json", "special_tokens_map.json",
-    "added_tokens.json", "tokenizer.json", "sentencepiece.bpe.model", "spiece.model",
+    "added_tokens.json", "tokenizer.json", "sentencepiece.bpe.model", "spiece.model", "merges.txt",
 )  # fmt: skip
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 SMALL_FILES = (CONFIG, GENERATION_CONFIG, *TOKENIZER_FILES, *CARDS, *INDEXES)
