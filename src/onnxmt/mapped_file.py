@@ -26,6 +26,8 @@ FLOATS = ("float32", "float16", "bfloat16", "float64")
 MAX_RANK = 32  # numpy 1.26 allows no more; weights have at most 2
 MAX_COUNT = 2**48  # far above any file that fits on a disk, far below where numpy's 64-bit sizes overflow
 
+PIECE = 2**20  # numbers converted at a time where the whole is not needed at once
+
 
 def item_size(dtype: str) -> int:
     """Bytes of one stored number of type `dtype`."""
@@ -112,8 +114,19 @@ class StoredTensor:
         return np.lib.stride_tricks.as_strided(flat, self.shape, steps, writeable=False)
 
     def float32(self) -> np.ndarray[Any, np.dtype[np.float32]]:
-        """The whole tensor as float32, C-contiguous: the mapping itself where it is stored so, else a copy."""
-        return as_float32(self.array(), self.dtype)
+        """The whole tensor as float32, C-contiguous: the mapping itself where it is stored so, else a copy.
+
+        A copy is made in pieces, and the file's pages are given back after each: a large table in half precision would
+        otherwise cost three times its size on disk.
+        """
+        if self.array().size <= PIECE or self.dtype == "float32":
+            return as_float32(self.array(), self.dtype)
+        out, filled = np.empty(self.shape, np.float32), 0
+        for piece in self.chunks(PIECE):
+            out.reshape(-1)[filled : filled + piece.size] = piece
+            filled += piece.size
+            self.file.release()
+        return out
 
     def chunks(self, limit: int) -> Iterator[np.ndarray[Any, np.dtype[np.float32]]]:
         """The tensor's numbers in row-major order as flat float32 pieces of at most `limit`."""
