@@ -11,7 +11,12 @@ from typing import Any
 
 import numpy as np
 
-ENTRIES = 4093  # prime
+ENTRIES = 1009  # prime
+
+
+@functools.cache
+def noise(seed: int, vocabulary: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(ENTRIES, vocabulary)).astype(np.float32)
 
 
 @dataclass
@@ -25,20 +30,19 @@ class FakeModel:
     rise: float = 0.1
     scale: float = 2.0
     grid: float = 0.0  # round logits to multiples of this, to make ties
-    _table: np.ndarray = field(init=False, repr=False)
+    table: np.ndarray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        random = np.random.default_rng(self.seed)
-        self._table = (random.normal(size=(ENTRIES, self.vocabulary)) * self.scale).astype(np.float32)
+        self.table = noise(self.seed, self.vocabulary) * np.float32(self.scale)
         if self.grid:
-            self._table = (np.round(self._table / self.grid) * self.grid).astype(np.float32)
+            self.table = np.round(self.table / np.float32(self.grid)) * np.float32(self.grid)
 
     def logits(self, sentences: np.ndarray, history: np.ndarray) -> np.ndarray:
         """float32 [R, V] after `history` [R, L] of the sentences [R]."""
         state = (sentences.astype(np.int64) * 7919 + 13) % ENTRIES
         for column in history.T:
             state = (state * 31 + column * 97 + 5) % ENTRIES
-        logits = self._table[state].copy()
+        logits = self.table[state].copy()
         logits[:, self.eos] += np.float32(self.ease) + np.float32(self.rise) * history.shape[1]
         return logits
 
@@ -119,7 +123,9 @@ def generate(fake: FakeModel, sentences: int | list[int], settings: dict[str, An
     model.generation_config = config
     with torch.no_grad():
         out = model.generate(
-            encoder_outputs=BaseModelOutput(last_hidden_state=torch.tensor(numbers, dtype=torch.float32)[:, None, None]),
+            encoder_outputs=BaseModelOutput(
+                last_hidden_state=torch.tensor(numbers, dtype=torch.float32)[:, None, None]
+            ),
             attention_mask=torch.ones(len(numbers), 1, dtype=torch.long),
             return_dict_in_generate=True,
             output_scores=True,

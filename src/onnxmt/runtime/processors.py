@@ -216,12 +216,11 @@ class ExponentialDecay:
         if over > 0:
             values = scores.settled()
             ends = values[:, self._eos]
-            with np.errstate(
-                over="ignore", invalid="ignore"
-            ):  # long after the start the power passes the largest float
+            # A banned EOS stays banned, also where RemoveInvalid made a number of its −inf (transformers lifts that).
+            free = np.abs(ends) < _LARGEST
+            with np.errstate(over="ignore"):  # long after the start the power passes the largest float
                 growth = np.minimum(np.power(np.float64(self._factor), over) - 1, _LARGEST).astype(np.float32)
-                rise = np.minimum(np.abs(ends) * growth, _LARGEST)
-            values[:, self._eos] = ends + np.where(np.isfinite(ends), rise, np.float32(0))
+                values[:, self._eos] = np.where(free, ends + np.where(free, np.abs(ends), 0) * growth, ends)
 
 
 class SuppressTokens:

@@ -34,7 +34,7 @@ class Rows:
 
     def logits(self) -> Floats:
         """Run the model on the newest token of each row; float32 [R, V], free to be written into."""
-        logits = self._step(self._tokens[:, self.length - 1 : self.length], self._parents)
+        logits = self._step(self._tokens[:, self.length - 1 : self.length].copy(), self._parents)
         if logits.ndim != 2 or len(logits) != len(self._tokens):
             raise DecodingError(
                 f"the model returned scores of shape {list(logits.shape)} for {len(self._tokens)} rows: "
