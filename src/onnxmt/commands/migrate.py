@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from onnxmt.bundle import Bundle
     from onnxmt.migrate import MigrateResult
 
-# The shortest sentence of the verification set, and one of usual length.
-SAMPLES = 2
+SAMPLES = ("Good morning.", "Where is the nearest station, and how much does a ticket cost?")
 
 
 def migrate(
@@ -94,11 +93,12 @@ def result_json(result: MigrateResult, samples: list[tuple[str, str]]) -> dict[s
 
 
 def _samples(bundle: Bundle) -> list[tuple[str, str]]:
-    """Translate sentences of the verification set with the new bundle, as a user would."""
-    from onnxmt.measure.sentences import verification_sentences
+    """Two English sentences by the new bundle, as a user would translate them; none where it reads another language."""
+    from onnxmt.runtime.languages import parse_language
     from onnxmt.runtime.translator import Translator
 
-    texts = [sentence.text for sentence in verification_sentences().sentences]
-    middle = sorted(texts, key=len)[len(texts) // 2]
-    chosen = [min(texts, key=len), middle][:SAMPLES]
-    return list(zip(chosen, Translator.load(bundle.folder).translate(chosen), strict=True))
+    languages = [parse_language(code) for code in bundle.manifest.languages.source]
+    if languages and not any(language is not None and language.base == "eng" for language in languages):
+        return []
+    with Translator.load(bundle.folder) as translator:
+        return list(zip(SAMPLES, translator.translate(SAMPLES), strict=True))

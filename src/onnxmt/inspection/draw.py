@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from onnxmt.inspection.graph_blocks import Block, BlockWeight, Edge, GraphBlocks, Kind, Port
+from onnxmt.inspection.page import shape_text, size_text, type_name
 from onnxmt.inspection.svg import BODY, CODE, HEADING, NOTE, STRONG, TITLE, Canvas, Style, wrap
-from onnxmt.inspection.tensor_shapes import Shape
 
 _COLOURS: Mapping[Kind, tuple[str, str]] = {
     "embedding": ("#e8f0fe", "#4a76c9"),
@@ -187,16 +187,6 @@ def _weight_text(weight: BlockWeight, *, shared: bool) -> list[str]:
     return [f"{name} {facts}"] if len(name) + len(facts) < room else [name, f"  {facts}"]
 
 
-def type_name(dtype: str) -> str:
-    """ONNX's `float` and `double` by the names that numpy uses."""
-    return {"float": "float32", "double": "float64"}.get(dtype, dtype)
-
-
-def shape_text(shape: Shape) -> str:
-    """A shape as `[batch, 8, source, 64]`; an axis that is not known is a question mark."""
-    return f"[{', '.join('?' if axis is None else str(axis) for axis in shape)}]"
-
-
 def _draw_box(canvas: Canvas, box: _Placed) -> None:
     fill, stroke = _COLOURS[box.block.kind]
     size = sum({weight.place: weight.bytes for weight in box.block.weights}.values())
@@ -219,16 +209,6 @@ def _draw_box(canvas: Canvas, box: _Placed) -> None:
     for text in box.weights:
         y += CODE.line
         canvas.text(x, y, text, CODE)
-
-
-def size_text(size: int) -> str:
-    """Bytes in units of 1000, with three digits."""
-    value = float(size)
-    for unit in ("B", "kB", "MB"):
-        if value < 999.5:
-            return f"{value:.3g} {unit}"
-        value /= 1000
-    return f"{value:.3g} GB"
 
 
 def _draw_side_chips(

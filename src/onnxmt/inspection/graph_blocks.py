@@ -123,8 +123,8 @@ def graph_blocks(graph: ir.Graph, *, file: str) -> GraphBlocks:
         file=file,
         opset=graph.opset_imports.get("", 0),
         nodes=len(graph),
-        inputs=_merged_ports(_port(value) for value in graph.inputs),
-        outputs=_merged_ports(_port(value) for value in graph.outputs),
+        inputs=merge_ports(_port(value) for value in graph.inputs),
+        outputs=merge_ports(_port(value) for value in graph.outputs),
         blocks=tuple(replace(block, chained=index in chained) for index, block in enumerate(blocks)),
         edges=tuple(sorted(merged.values(), key=lambda edge: (edge.start, edge.end))),
     )
@@ -210,8 +210,8 @@ def _block(key: _Key, nodes: Sequence[ir.Node], graph: ir.Graph, shapes: Mapping
         layers=None if key.layer is None else (key.layer, key.layer),
         operators=tuple(f"{node.domain}.{node.op_type}" if node.domain else node.op_type for node in nodes),
         weights=_weights(nodes, prefix),
-        inputs=_merged_ports(_pattern(port, key.layer) for port in _inputs(nodes, graph)),
-        outputs=_merged_ports(
+        inputs=merge_ports(_pattern(port, key.layer) for port in _inputs(nodes, graph)),
+        outputs=merge_ports(
             _pattern(replace(_port(value), axes=shapes.get(value.name or "", ())), key.layer)
             for value in graph.outputs
             if value.name in made
@@ -292,7 +292,7 @@ def _pattern(port: Port, layer: int | None) -> Port:
     return replace(port, name=".".join("{i}" if part == str(layer) else part for part in port.name.split(".")))
 
 
-def _merged_ports(ports: Iterable[Port]) -> tuple[Port, ...]:
+def merge_ports(ports: Iterable[Port]) -> tuple[Port, ...]:
     """Fold `past.0.key`, `past.0.value`, `past.1.key`, … into one `past.0…5.key|value`."""
     folded: dict[tuple[str, Port], tuple[dict[str, None], dict[str, None]]] = {}
     for port in ports:
