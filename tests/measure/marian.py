@@ -45,6 +45,7 @@ class Case:
     """A checkpoint and the graphs exported from it."""
 
     folder: Path
+    graphs: Path
     checkpoint: Checkpoint
     candidate: Candidate
 
@@ -82,7 +83,7 @@ def build_case(folder: Path, **options: Any) -> Case:
     """Build a tiny Marian with `options` of tests.tiny.build_marian and export it."""
     model = build_marian(folder / "model", **options)
     checkpoint, candidate = candidate_of(model, folder / "graphs")
-    return Case(folder=model, checkpoint=checkpoint, candidate=candidate)
+    return Case(folder=model, graphs=folder / "graphs", checkpoint=checkpoint, candidate=candidate)
 
 
 def edited_copy(case: Case, folder: Path, edit: Callable[[dict[str, np.ndarray]], None]) -> Candidate:

@@ -235,7 +235,7 @@ def _without_last_layer(case: Case, folder: Path) -> Case:
     config = folder / "model" / "config.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), "decoder_layers": 2}))
     checkpoint, candidate = candidate_of(folder / "model", folder / "graphs")
-    return Case(folder=folder / "model", checkpoint=checkpoint, candidate=candidate)
+    return Case(folder=folder / "model", graphs=folder / "graphs", checkpoint=checkpoint, candidate=candidate)
 
 
 def test_a_flip_at_a_near_tie_is_explained_and_still_fails(tmp_path: Path) -> None:

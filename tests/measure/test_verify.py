@@ -15,6 +15,8 @@ from onnxmt.manifest import Verification
 from onnxmt.measure.reference import TorchReference
 from onnxmt.measure.sentences import parse_sentences, verification_sentences
 from onnxmt.measure.verify import VerifyOptions, verify
+from onnxmt.runtime.decoder import load_model
+from onnxmt.runtime.session import RuntimeOptions
 from tests.measure.marian import SENTENCES, Case, build_case, candidate_of, edited_copy
 from tests.tiny import build_marian
 
@@ -87,6 +89,15 @@ def test_half_precision_checkpoints_are_judged_in_float32(tmp_path: Path) -> Non
 
 def test_separate_vocabularies_and_an_untied_head(tmp_path: Path) -> None:
     build_case(tmp_path, separate_vocabs=True, config={"tie_word_embeddings": False}, seed=5).verify().raise_if_failed()
+
+
+def test_the_number_of_threads_changes_no_verdict(marian: Case) -> None:
+    """Case M3: last digits may move within the limit, tokens may not."""
+    recording = marian.recording()
+    for threads in (1, 4, 8):
+        graphs = load_model(marian.graphs, options=RuntimeOptions(threads=threads))
+        verify(dataclasses.replace(marian.candidate, graphs=graphs), recording, SENTENCES).raise_if_failed()
+        graphs.close()
 
 
 def test_large_values_are_held_to_a_limit_in_proportion(tmp_path: Path) -> None:

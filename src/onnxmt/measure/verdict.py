@@ -131,6 +131,7 @@ class VerificationReport:
             soft_wrap=True,
         )
         console.print(_layers(self, framed=console.is_terminal))
+        console.print()
         console.print(_categories(self, framed=console.is_terminal))
         for note in self.notes:
             console.print(f"Note: {note}", highlight=False, markup=False, soft_wrap=True)
@@ -156,7 +157,7 @@ def _layers(report: VerificationReport, *, framed: bool) -> Table:
             str(row.compared),
             "-" if not tensor else "not finite" if row.max_abs_error is None else f"{row.max_abs_error:.1e}",
             "-" if row.cosine is None else f"{row.cosine:.6f}",
-            "-" if row.limit is None else f"{row.limit:g}",
+            "-" if row.limit is None else f"{row.limit:.2g}",
             "-" if tensor else f"{row.compared - row.different}/{row.compared}",
             _verdict(passed=row.passed),
         )
@@ -176,7 +177,7 @@ def _categories(report: VerificationReport, *, framed: bool) -> Table:
 
 
 def _table(*, framed: bool) -> Table:
-    return Table(box=box.SIMPLE_HEAD if framed else None, pad_edge=False)
+    return Table(box=box.SIMPLE_HEAD if framed else None, pad_edge=False, show_edge=False, collapse_padding=True)
 
 
 def _verdict(*, passed: bool) -> str:
