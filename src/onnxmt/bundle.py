@@ -63,7 +63,7 @@ class BundleWriter:
 
     def __init__(self, output: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         self._shown = os.fspath(output)
-        self._output = Path(output).resolve()  # a link is followed: the link stays, the folder behind it is replaced
+        self._output = _resolved(output)
         self._overwrite = overwrite
         self._committed = False
         self._made_parents: list[Path] = []
@@ -146,7 +146,7 @@ class BundleWriter:
 
 def check_output(output: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Raise OutputError where a BundleWriter would refuse `output`: call it before long work starts."""
-    _check_output(Path(output).resolve(), shown=os.fspath(output), overwrite=overwrite)
+    _check_output(_resolved(output), shown=os.fspath(output), overwrite=overwrite)
 
 
 def read_bundle(folder: str | os.PathLike[str], *, check: Literal["hash", "size"] = "hash") -> Bundle:
@@ -230,6 +230,14 @@ def _altered(folder: Path, entry: FileEntry, check: Literal["hash", "size"]) -> 
     if check == "hash" and (found := _sha256(path)) != entry.sha256:
         return f"{entry.path} has SHA-256 {found}, the manifest says {entry.sha256}"
     return None
+
+
+def _resolved(output: str | os.PathLike[str]) -> Path:
+    """The real place of the output. A link is followed: it stays, and the folder behind it is replaced."""
+    try:
+        return Path(output).resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # a circle of links, or a NUL in the name
+        raise OutputError(f"the output {os.fspath(output)!r} is not a path that can be used: {error}") from error
 
 
 def _check_output(output: Path, *, shown: str, overwrite: bool) -> None:

@@ -226,6 +226,21 @@ def test_a_link_to_a_bundle_stays_a_link(tmp_path: Path, fill: Fill, golden: Pat
     assert (golden / "weights.bin").read_text() == "newer"
 
 
+@pytest.mark.parametrize("name", ["a\0b", "circle"])
+def test_a_path_that_cannot_be_is_one_line(tmp_path: Path, name: str) -> None:
+    (tmp_path / "circle").symlink_to("circle")
+
+    with pytest.raises(OutputError, match=r"is not a path that can be used|is a file"):
+        BundleWriter(tmp_path / name)
+        check_output(tmp_path / name)
+
+
+def test_a_name_that_is_too_long_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="File name too long"):
+        BundleWriter(tmp_path / ("n" * 250)).__enter__()
+    assert names(tmp_path) == []
+
+
 def test_a_folder_without_write_permission_is_refused_before_any_work() -> None:
     with tempfile.TemporaryDirectory(prefix="onnxmt-test-") as name:
         Path(name).chmod(0o755)

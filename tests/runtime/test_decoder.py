@@ -133,6 +133,18 @@ def test_encode_and_run_decoder_give_outputs_by_name(model: Seq2SeqModel) -> Non
     assert out["present.0.key"].shape == (2, 1, 1, 1)
 
 
+def test_half_precision_stays_in_the_cache_and_logits_are_float32(tmp_path: Path) -> None:
+    model = load_model(write_fake_graphs(tmp_path, half=True), options=ONE)
+    step = model.start(IDS, MASK)
+
+    first = step(ids(1, 2), None)
+
+    assert first.dtype == np.float32
+    assert first.tolist() == [[1, 1, 12, 120], [2, 1, 7, 70]]
+    assert step(ids(10, 20), np.array([1, 0])).tolist() == [[12, 2, 7, 70], [21, 2, 12, 120]]
+    assert {value.dtype for value in model.empty_past(1).values()} == {np.dtype(np.float16)}
+
+
 def test_graphs_that_do_not_fit_are_named(folder: Path, tmp_path: Path) -> None:
     shutil.copyfile(folder / "encoder.onnx", tmp_path / "decoder.onnx")
     shutil.copyfile(folder / "encoder.onnx", tmp_path / "encoder.onnx")
