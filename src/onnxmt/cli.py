@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import sys
 import traceback
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from onnxmt.errors import OnnxmtError
+from onnxmt.errors import MissingExtraError, OnnxmtError
 
 DONE, WRONG = 0, 2
 _DEBUG = "--debug"
@@ -104,14 +105,34 @@ def _described(error: BaseException) -> tuple[str, str, int]:
     if isinstance(error, OnnxmtError):
         return str(error), kind, error.exit_code
     if isinstance(error, (KeyboardInterrupt, _Stopped)):
-        return f"interrupted by {error or 'SIGINT'}; nothing half-written is left", "Interrupted", WRONG
+        return f"interrupted by {str(error) or 'SIGINT'}; nothing half-written is left", "Interrupted", WRONG
     if isinstance(error, MemoryError):
         return "there is not enough memory for this", kind, WRONG
+    if isinstance(error, ModuleNotFoundError) and (extra := _extra_with(error.name or "")) is not None:
+        missing = MissingExtraError(needed_for="this", extra=extra, module=error.name or "")
+        return str(missing), type(missing).__name__, missing.exit_code
     from onnxmt.commands import _application
 
     if (usage := _application.wrong_use(error)) is not None:
         return usage, "UsageError", WRONG
     return f"this is a bug in onnxmt: {kind}: {error} (--debug shows where; please report it)", kind, WRONG
+
+
+def _extra_with(module: str) -> str | None:
+    """The extra of onnxmt that brings `module`; None where none does."""
+    from importlib.metadata import PackageNotFoundError, requires
+
+    wanted = module.partition(".")[0].replace("_", "-").lower()
+    try:
+        found = requires("onnxmt") or []
+    except PackageNotFoundError:  # run from its source without having been installed
+        return None
+    for requirement in found:
+        name = re.match(r"[\w.-]+", requirement)
+        extra = re.search(r"extra\s*==\s*['\"]([\w-]+)", requirement)
+        if name is not None and extra is not None and name[0].replace("_", "-").lower() == wanted:
+            return extra[1]
+    return None
 
 
 def printable(text: str) -> str:

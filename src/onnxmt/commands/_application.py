@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Sequence
-from importlib.metadata import version as installed_version
 from typing import Annotated, Any
 
 import typer
@@ -112,7 +111,9 @@ def _onnxmt(
 ) -> None:
     """Move Hugging Face translation models to ONNX Runtime: verified, small, fast, without torch at run time."""
     if version:
-        print(f"onnxmt {installed_version('onnxmt')}")
+        from importlib.metadata import version as installed  # slow to import, and rarely asked for
+
+        print(f"onnxmt {installed('onnxmt')}")
         raise typer.Exit
     if context.invoked_subcommand is None:
         print(context.get_help())
