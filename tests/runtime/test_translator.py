@@ -309,6 +309,21 @@ def test_a_stream_bounds_characters_too(translator: Translator) -> None:
     assert read == 1
 
 
+def test_a_window_is_answered_before_the_next_is_asked_for(translator: Translator) -> None:
+    asked = []
+
+    def arriving() -> Iterator[list[str]]:
+        for window in (["Yes."], [], ["It rained.", "Thank you."]):
+            asked.append(len(window))
+            yield window
+
+    answers = translator.translate_windows(arriving())
+    assert next(answers).text == "是的。"
+    assert asked == [1]
+    assert [t.text for t in answers] == ["下雨了。", "谢谢。"]
+    assert asked == [1, 0, 2]
+
+
 def test_a_stream_refuses_a_text_and_wrong_options_at_once(translator: Translator) -> None:
     with pytest.raises(UsageError, match="found one text: use translate_detailed"):
         translator.translate_stream("Yes.")
