@@ -30,6 +30,12 @@ def _only(name: str) -> Callable[[Weights], object]:
     return lambda weights: weights.update({name: weights.pop(SHARED)})
 
 
+def _no_shared(weights: Weights) -> None:
+    """The head is then the weight that the others are compared with."""
+    weights[HEAD] = noisy(weights[SHARED])
+    weights[ENCODER_TABLE] = weights.pop(SHARED)
+
+
 def _old_extras(weights: Weights) -> None:
     for side in ("encoder", "decoder"):
         weights[f"model.{side}.version"] = np.zeros(1, np.float32)
@@ -55,6 +61,7 @@ COMMON: Mapping[str, Variant] = {
     "no embedding scale": Variant(config={"scale_embedding": False}),
     "head of its own": Variant(edit=_other(HEAD), untied=(HEAD,)),
     "decoder embedding of its own": Variant(edit=_other(DECODER_TABLE), untied=(DECODER_TABLE,)),
+    "no shared weight": Variant(edit=_no_shared, untied=(ENCODER_TABLE,)),
     "equal copies of the tied weight": Variant(edit=_equal_copies),
     "only the head stored": Variant(edit=_only(HEAD)),
     "only the encoder embedding stored": Variant(edit=_only(ENCODER_TABLE)),

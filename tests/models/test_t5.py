@@ -32,6 +32,12 @@ def _only(name: str) -> Callable[[Weights], object]:
     return lambda weights: weights.update({name: weights.pop(SHARED)})
 
 
+def _madlad(weights: Weights) -> None:
+    """MADLAD as published: no shared weight, and a head beside the decoder's embedding (transformers issue 48154)."""
+    weights[HEAD] = noisy(weights[SHARED])
+    weights[DECODER_TABLE] = weights.pop(SHARED)
+
+
 def _old_extras(weights: Weights) -> None:
     """t5-small and its contemporaries hold a bias that no model reads."""
     weights[CROSS_BIAS] = np.ones((32, 4), np.float32)
@@ -61,6 +67,7 @@ COMMON: Mapping[str, Variant] = {
     "plain gelu": Variant(config={"feed_forward_proj": "gelu"}),
     "said not to be tied": Variant(config={"tie_word_embeddings": False}),
     "head of its own": Variant(config=V1_1, edit=_other(HEAD), untied=(HEAD,)),
+    "MADLAD": Variant(config=V1_1 | {"pad_token_id": 1, "eos_token_id": 2}, edit=_madlad, untied=(HEAD,)),
     "decoder embedding of its own": Variant(edit=_other(DECODER_TABLE), untied=(DECODER_TABLE,)),
     "equal copies of the tied weight": Variant(edit=_equal_copies),
     "only the decoder embedding stored": Variant(edit=_only(DECODER_TABLE)),
