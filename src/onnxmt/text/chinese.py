@@ -60,10 +60,10 @@ def to_chinese_form(text: str, options: ChineseOptions | None = None, *, protect
         return text
     masked, spans = _mask(text, find_protected(text, protect))
     for is_on, rule in (
-        (options.quotes != "keep", functools.partial(_set_quotes, style=options.quotes)),
         (options.punctuation, _set_marks),
         (options.punctuation, _set_brackets),
         (options.ellipsis, _set_ellipsis),
+        (options.quotes != "keep", functools.partial(_set_quotes, style=options.quotes)),
         (options.han_spaces, _close_spaces),
         (options.latin_space != "keep", functools.partial(_set_latin_space, style=options.latin_space)),
         (options.traditional is not None, functools.partial(_to_traditional, configuration=options.traditional or "")),

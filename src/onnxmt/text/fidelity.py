@@ -156,7 +156,7 @@ def _check_numbers(pair: _Pair) -> Iterator[TextWarning]:
 
 def _stands_in(digits: str, text: str) -> bool:
     """Whether a number is in a text as it is written, inside a name or a clock time perhaps."""
-    return re.search(rf"(?<![0-9]){re.escape(digits)}(?![0-9]|\s?[百千万亿])", text) is not None
+    return re.search(rf"(?<![0-9])(?<![0-9][.,]){re.escape(digits)}(?![0-9]|[.,][0-9]|\s?[百千万亿])", text) is not None
 
 
 def _base(language: str) -> str | None:

@@ -88,7 +88,7 @@ _SCALE_WORD = (
 _DIGIT_NUMBER = re.compile(
     r"(?<![A-Za-z0-9.,])(?<![A-Z0-9]-)(?<!ovid-)(?:"  # mid-1960s is a number, F-16 and Covid-19 are names
     r"(?P<always>24/7)\b|"
-    r"(?P<version>[0-9]+(?:\.[0-9]+){2,})(?![0-9])"
+    r"(?P<version>[0-9]+(?:\.[0-9]+){2,}|[0-9]{1,2}:[0-9]{2}\.[0-9]+)(?![0-9])"
     r"|(?P<hour>[0-9]{1,2})(?::(?P<minute>[0-5][0-9])(?::(?P<second>[0-5][0-9]))?(?![0-9:])"
     r"|\.(?P<dotted>[0-5][0-9])(?=\s?[ap]\.?m\b))"
     r"|(?P<decade>(?:[0-9]{2})?[0-9]0)['’]?s\b"
@@ -263,7 +263,7 @@ _NUMERALS = {
 }
 _UNIT_CLASS, _NUMERAL_CLASS = "".join(_UNITS), "".join(_NUMERALS)
 _CHINESE_DIGITS = re.compile(
-    r"(?<![A-Za-z0-9])(?<![A-Za-z]-)(?P<version>[0-9]+(?:\.[0-9]+){2,})"
+    r"(?<![A-Za-z0-9])(?<![A-Za-z]-)(?P<version>[0-9]+(?:\.[0-9]+){2,}|[0-9]{1,2}:[0-9]{2}\.[0-9]+)"
     rf"|(?<![A-Za-z0-9])(?<![A-Za-z]-)(?P<number>[0-9]{{1,3}}(?:[,，][0-9]{{3}})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?)(?:\s?[多余]?\s?(?P<unit>[{_UNIT_CLASS}]+))?"
 )
 _CHINESE_WORDS = re.compile(
