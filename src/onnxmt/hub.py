@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from onnxmt.errors import MissingExtraError, MissingFileError, ModelNotFoundError
+from onnxmt.errors import DownloadError, MissingExtraError, MissingFileError, ModelNotFoundError
 from onnxmt.weights import open_weights, preferred_entry, shard_files, weight_files
 
 FORMS = (
@@ -94,15 +94,19 @@ def weights_among(resolved: ResolvedModel, files: Sequence[ModelFile]) -> tuple[
     return tuple(file for file in files if file.name in wanted)
 
 
-def weight_shapes(resolved: ResolvedModel) -> dict[str, tuple[int, ...]]:
+def weight_shapes(resolved: ResolvedModel) -> dict[str, tuple[int, ...]] | None:
     """The shapes of all weights, from the files' headers alone; of safetensors also where they are still on the hub.
 
+    None for a pytorch_model.bin that is still on the hub: its shapes are known once it is here.
     MissingFileError or CheckpointError as for `open_weights`, DownloadError when the hub cannot be asked.
     """
     if resolved.origin == "hub" and resolved.revision is not None and not _has_weights(resolved.folder):
+        files = [file.name for file in weights_among(resolved, model_files(resolved))]
+        if not all(name.endswith(".safetensors") for name in files):
+            return None
         with _hub_library(resolved.name):
             from onnxmt.hub_download import remote_shapes
-        return remote_shapes(resolved.name, resolved.revision)
+        return remote_shapes(resolved.name, resolved.revision, files)
     with open_weights(resolved.folder) as weights:
         return {name: weights.shape(name) for name in sorted(weights.names())}
 
@@ -124,6 +128,8 @@ def _hub_library(model: str) -> Iterator[None]:
             raise
         needed_for = f"the hub model {model!r}"
         raise MissingExtraError(needed_for=needed_for, extra="export", module="huggingface_hub") from error
+    except ValueError as error:  # huggingface_hub reads its variables when imported: a port or a timeout of letters
+        raise DownloadError(f"huggingface_hub cannot use the HF_… variables of this environment: {error}") from error
 
 
 def _folder(path: Path) -> ResolvedModel:

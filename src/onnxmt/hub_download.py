@@ -55,9 +55,11 @@ def fetch(name: str, revision: str | None, *, files: Literal["all", "small"]) ->
         where = f"{request.label} (commit {commit[:12]})"
         if CONFIG not in listing:
             raise MissingFileError(f"{where} has no {CONFIG}: it is not a checkpoint in Hugging Face format")
-        folder = _download(request, commit, listing, [file for file in SMALL_FILES if file in listing])
+        small = [file for file in SMALL_FILES if file in listing]
+        folder = _download(request, commit, listing, small, bar=_bar(wanted=False))
         if files == "all":
-            _download(request, commit, listing, _weight_names(where, folder, listing))
+            weights = _weight_names(where, folder, listing)
+            _download(request, commit, listing, weights, bar=_bar(wanted=True))
     if request.revision != commit:
         _remember(folder, request.revision, commit)
     return Fetched(folder=folder, commit=commit)
@@ -70,13 +72,15 @@ def remote_files(name: str, revision: str) -> dict[str, int | None]:
         return _listing(request)[1]
 
 
-def remote_shapes(name: str, revision: str) -> dict[str, tuple[int, ...]]:
-    """The shapes of the weights in a hub model's safetensors, from their headers: some kilobytes of each file."""
+def remote_shapes(name: str, revision: str, files: Collection[str]) -> dict[str, tuple[int, ...]]:
+    """The shapes of the weights in the safetensors `files` of a hub model, from the first kilobytes of each."""
     request = _online(name, revision)
+    shapes: dict[str, tuple[int, ...]] = {}
     with _translated(request):
-        found = HfApi().get_safetensors_metadata(name, revision=revision)
-    tensors = (file.tensors.items() for file in found.files_metadata.values())
-    return {tensor: tuple(info.shape) for items in tensors for tensor, info in items}
+        for file in files:
+            header = HfApi().parse_safetensors_file_metadata(name, file, revision=revision)
+            shapes.update((tensor, tuple(info.shape)) for tensor, info in header.tensors.items())
+    return shapes
 
 
 def _online(name: str, revision: str) -> _Request:
@@ -122,9 +126,11 @@ def _weight_names(where: str, folder: Path, listing: Collection[str]) -> list[st
     return shards
 
 
-def _download(request: _Request, commit: str, sizes: Mapping[str, int | None], names: list[str]) -> Path:
+def _download(
+    request: _Request, commit: str, sizes: Mapping[str, int | None], names: list[str], *, bar: type[hub_bar]
+) -> Path:
     """Fetch `names` at `commit`, and check that each has come, which snapshot_download does not when the hub fails."""
-    folder = Path(snapshot_download(request.name, revision=commit, allow_patterns=names, tqdm_class=_terminal_bar()))
+    folder = Path(snapshot_download(request.name, revision=commit, allow_patterns=names, tqdm_class=bar))
     for name in names:
         path = folder / name
         if not path.is_file():
@@ -198,14 +204,14 @@ def _check_endpoint() -> None:
         raise DownloadError(f"HF_ENDPOINT is {constants.ENDPOINT!r}, which is no URL; expected one like https://HOST")
 
 
-def _terminal_bar() -> type[hub_bar]:
-    """huggingface_hub's progress bar, which only then appears when a person watches standard error."""
+def _bar(*, wanted: bool) -> type[hub_bar]:
+    """huggingface_hub's progress bar, which appears only when it is wanted and a person watches standard error."""
 
     class TerminalBar(hub_bar):
         """A bar that a log file or a pipe never sees."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            if not sys.stderr.isatty():
+            if not wanted or not sys.stderr.isatty():
                 kwargs["disable"] = True
             super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]
 
@@ -226,7 +232,7 @@ def _translated(request: _Request) -> Iterator[None]:
         yield
     except (DownloadError, CheckpointError):
         raise
-    except (OSError, TRANSPORT_ERROR, ValueError, TypeError, KeyError) as error:
+    except (OSError, TRANSPORT_ERROR, errors.SafetensorsParsingError, ValueError, TypeError, KeyError) as error:
         raise DownloadError(_message(request, error)) from error
     finally:
         logger.setLevel(level)
