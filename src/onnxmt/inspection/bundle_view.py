@@ -7,7 +7,7 @@ from typing import Any
 from onnxmt import records
 from onnxmt.bundle import Bundle
 from onnxmt.inspection.graph_blocks import Port, merge_ports
-from onnxmt.inspection.page import Section, add_settings, listed, page_text, shape_text, size_text, type_name
+from onnxmt.inspection.page import Section, add_settings, counted, listed, page_text, shape_text, size_text, type_name
 from onnxmt.json_file import read_json_object
 from onnxmt.manifest import GENERATION_CONFIG_NAME, GraphInfo, Manifest, TensorInfo
 from onnxmt.runtime.cpu import CpuLimit, cpu_limit
@@ -68,7 +68,7 @@ def verification_word(manifest: Manifest) -> str:
 
 def threads_reason(limit: CpuLimit) -> str:
     """Say how many threads a session takes, and what decides it."""
-    cpus = f"this process may run on {limit.affinity} CPU{'s' if limit.affinity > 1 else ''}"
+    cpus = f"this process may run on {counted(limit.affinity, 'CPU')}"
     if limit.quota is None:
         return f"{limit.threads}: {cpus}, and no cgroup quota is below that"
     return f"{limit.threads}: {cpus}, and its cgroup has a quota of {limit.quota:g} CPUs (rounded down, at least 1)"
@@ -108,7 +108,7 @@ def _verification(manifest: Manifest) -> Section:
 def _model(manifest: Manifest) -> Section:
     section, sizes = Section("Model"), manifest.dimensions
     section.add("languages", _languages(manifest))
-    section.add("encoder", f"{sizes.encoder_layers} layers, {sizes.encoder_heads} heads")
+    section.add("encoder", f"{counted(sizes.encoder_layers, 'layer')}, {counted(sizes.encoder_heads, 'head')}")
     section.add("width", str(sizes.d_model))
     section.add("decoder", f"{sizes.decoder_layers} layers, {sizes.decoder_heads} heads of {sizes.head_dim}")
     section.add("vocabulary", f"{sizes.source_vocabulary:,} source, {sizes.target_vocabulary:,} target")

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from onnxmt.inspection.checkpoint_facts import CheckpointFacts
-from onnxmt.inspection.page import Section, add_settings, listed, page_text, size_text
+from onnxmt.inspection.page import Section, add_settings, counted, listed, page_text, size_text
 
 
 def checkpoint_json(facts: CheckpointFacts) -> dict[str, Any]:
@@ -74,7 +74,9 @@ def _model(facts: CheckpointFacts) -> Section:
         sizes = facts.architecture.dimensions
         for name, stack in (("encoder", sizes.encoder), ("decoder", sizes.decoder)):
             section.add(
-                name, f"{stack.layers} layers, {stack.heads} heads of {stack.head_dim}, feed-forward {stack.ffn_dim}"
+                name,
+                f"{counted(stack.layers, 'layer')}, {counted(stack.heads, 'head')} of {stack.head_dim}, "
+                f"feed-forward {stack.ffn_dim}",
             )
         section.add("width", str(sizes.d_model))
         section.add("vocabulary", f"{sizes.source_vocab_size:,} source, {sizes.target_vocab_size:,} target")

@@ -74,6 +74,11 @@ def shape_text(axes: Sequence[int | str | None]) -> str:
     return f"[{', '.join('?' if axis is None else str(axis) for axis in axes)}]"
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 layer`, `6 layers`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def listed(values: Sequence[str], *, most: int = 12) -> str:
     """Values with commas; of a long list the first ones and how many there are."""
     shown = ", ".join(values[:most])
