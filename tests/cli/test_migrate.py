@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import pty
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +16,7 @@ import pytest
 
 from onnxmt.bundle import read_bundle, update_manifest
 from onnxmt.commands._options import bundle_folder
-from tests.cli.harness import invoke
+from tests.cli.harness import environment, invoke
 from tests.tiny import SENTENCES
 
 
@@ -152,3 +156,22 @@ def test_the_bundle_translates(bundle: Path) -> None:
     outcome = invoke("translate", "--model", bundle, "--json", *SENTENCES[:2])
     assert outcome.code == 0
     assert all(found["tokens"] for found in outcome.objects)
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_progress_is_for_a_person_at_a_terminal_alone(watched: bool, checkpoint: Path, tmp_path: Path) -> None:
+    controller, terminal = pty.openpty()
+    command = [sys.executable, "-m", "onnxmt", "export", checkpoint, "-o", tmp_path / "out"]
+    done = subprocess.run(
+        command, env=environment(TERM="xterm", COLUMNS="100"), stdout=subprocess.PIPE,
+        stderr=terminal if watched else subprocess.PIPE, timeout=60, check=False,
+    )  # fmt: skip
+    os.close(terminal)
+    seen = b"" if not watched else os.read(controller, 1 << 16)
+    os.close(controller)
+    assert (done.returncode, done.stdout.decode()) == (0, f"{tmp_path / 'out'}\n")
+    if watched:
+        assert b"find the model" in seen
+        assert b"build the graphs" in seen
+    else:
+        assert all(line.startswith(b"onnxmt: warning: ") for line in done.stderr.splitlines())

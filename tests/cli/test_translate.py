@@ -289,6 +289,23 @@ def test_an_unknown_language_is_wrong_use() -> None:
     )
 
 
+def test_an_endless_input_is_read_as_it_is_needed() -> None:
+    class Endless(io.RawIOBase):
+        given = 0
+
+        def read1(self, size: int) -> bytes:
+            self.given += size
+            return (b"a line of text\n" * (size // 15 + 1))[:size]
+
+    stream = Endless()
+    windows = _lines._windows(stream, "x", _lines._Growth())  # type: ignore[arg-type]
+    assert [len(next(windows)) for _ in range(8)] == [4, 8, 16, 32, 64, 128, 256, 256]
+    assert stream.given == 2**16
+    for _ in range(100):
+        assert len(next(windows)) <= 256
+    assert stream.given <= 8 * 2**16
+
+
 def test_windows_never_wait_and_never_lose_a_line() -> None:
     """The reader alone, over odd cuts of the same bytes."""
     data = f"{LIBRARY}\r\n\n{DOOR}\n\u4e2d\u6587\n{STATION}".encode()

@@ -57,15 +57,24 @@ class _Unseen:
 
 
 class _Bars:
-    """Lines on a terminal: the present step with a bar, the finished ones with their time."""
+    """Lines on a terminal: the present step with a bar, the finished ones with their time.
+
+    The first step is a plain line: a download in it shows bars of its own, and two live displays would mix.
+    """
 
     def __init__(self, bars: Progress) -> None:
         self._bars = bars
         self._task: TaskID | None = None
+        self._first = True
 
     def step(self, name: str) -> None:
         """Finish the step before, and begin another."""
         self.finish()
+        if self._first:
+            self._first = False
+            self._bars.console.print(f"  {name}", markup=False)
+            return
+        self._bars.start()
         self._task = self._bars.add_task(name, total=None)
 
     def advance(self, done: int, total: int) -> None:
@@ -76,8 +85,7 @@ class _Bars:
     def finish(self) -> None:
         """The present step is done."""
         if self._task is not None:
-            task = self._bars.tasks[self._task]
-            total = task.total or 1
+            total = self._bars.tasks[self._task].total or 1
             self._bars.update(self._task, completed=total, total=total)
             self._task = None
 
@@ -97,10 +105,13 @@ def step_progress() -> Iterator[Steps]:
         BarColumn(bar_width=24),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=Console(file=sys.stderr, highlight=False)) as bars:
-        progress = _Bars(bars)
+    bars = Progress(*columns, console=Console(file=sys.stderr, highlight=False))
+    progress = _Bars(bars)
+    try:
         yield progress
         progress.finish()
+    finally:
+        bars.stop()
 
 
 class Meter:
