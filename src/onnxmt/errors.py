@@ -23,7 +23,8 @@
     ├── SessionError (RuntimeError)                  ONNX Runtime refused a graph, a provider or a run
     ├── DecodingError (RuntimeError)                 no token can be chosen: scores are NaN, or everything is banned
     └── LimitMissedError                             work was done and a limit was missed (exit code 1)
-        └── VerificationError                        the graphs do not equal the reference
+        ├── VerificationError                        the graphs do not equal the reference
+        └── QualityGateError                         a precision loses more quality against fp32 than is allowed
 
 A message names the thing, what was found, what is allowed, and the fix.
 """
@@ -152,3 +153,14 @@ class LimitMissedError(OnnxmtError):
 
 class VerificationError(LimitMissedError):
     """The graphs do not equal the reference; the message names the first tensor and step that diverge."""
+
+
+class QualityGateError(LimitMissedError):
+    """A precision loses more quality against fp32 than is allowed; `report` (a GateReport) holds all figures.
+
+    `report` is None where the graphs give values that are not finite, so that there is nothing to score.
+    """
+
+    def __init__(self, message: str, *, report: object | None = None) -> None:
+        self.report = report
+        super().__init__(message)

@@ -1,0 +1,59 @@
+"""What a measured figure has to say about its making: model, precision, decoding, machine, versions, date."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onnxmt import records
+from onnxmt.manifest import Manifest
+from onnxmt.runtime.session import RuntimeOptions
+
+_PACKAGES = ("onnxmt", "onnxruntime", "numpy", "sacrebleu")
+
+
+def now() -> str:
+    """Return the date and time, ISO 8601 with time zone."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def package_versions(names: Sequence[str] = _PACKAGES) -> dict[str, str]:
+    """Return the version of Python and of each installed package."""
+    versions = {"python": platform.python_version()}
+    for name in names:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def machine_facts() -> dict[str, Any]:
+    """Return what the result can depend on in this machine."""
+    return {"machine": platform.machine(), "system": platform.system()}
+
+
+def model_facts(manifest: Manifest) -> dict[str, Any]:
+    """Return which model this is, and in which precision."""
+    return {
+        "model": manifest.source.model,
+        "revision": manifest.source.revision,
+        "name": manifest.name,
+        "version": manifest.version,
+        "recipe": manifest.recipe,
+        "precision": records.to_json(manifest.precision),
+    }
+
+
+def run_facts(runtime: RuntimeOptions, *, provider: str) -> dict[str, Any]:
+    """Return how the model was run."""
+    return {"threads": runtime.resolved_threads(), "provider": provider, "cpu": machine_facts()}
+
+
+def described(facts: Mapping[str, Any]) -> str:
+    """Return model facts in a few words."""
+    revision = f" at {facts['revision']}" if facts.get("revision") else ""
+    return f"{facts['model']}{revision}, {facts['recipe']}"
