@@ -30,6 +30,7 @@ __all__ = [
     "nearest_languages",
     "parse_language",
     "resolve_language",
+    "usual_script",
 ]
 
 
@@ -155,6 +156,12 @@ def is_chinese(code: str) -> bool:
     """Whether text in this language is Chinese in Han characters: sentences are then joined without a space."""
     language = parse_language(code)
     return language is not None and language.base in CHINESE and (language.script or "Hani") in HAN_SCRIPTS
+
+
+def usual_script(code: str) -> str | None:
+    """The script (ISO 15924) that text in this language is written in; None for what the table does not know."""
+    language = parse_language(code)
+    return None if language is None else language.script or _default_script(language.base)
 
 
 def _default_script(base: str) -> str | None:
