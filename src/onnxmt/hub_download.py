@@ -153,13 +153,14 @@ def _remember(folder: Path, revision: str, commit: str) -> None:
     the branch, which may have moved; the layout is the documented one (refs/REVISION beside snapshots/COMMIT).
     """
     path = folder.parent.parent / "refs" / revision
-    try:
+    # A cache that is shared and read-only serves as well: offline it then says which commits it has.
+    with contextlib.suppress(OSError):
+        if path.is_file() and path.read_text(encoding="ascii", errors="replace") == commit:
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
         temporary.write_text(commit, encoding="ascii")
         temporary.replace(path)
-    except OSError as error:
-        raise DownloadError(f"cannot write {path} in the hub's cache: {error.strerror or error}") from error
 
 
 def _from_cache(request: _Request) -> Fetched:

@@ -23,6 +23,7 @@ WEIGHT_ENTRIES = (
 OTHER_WEIGHTS = (
     "tf_model.h5", "flax_model.msgpack", "rust_model.ot", "model.ckpt.index", "adapter_model.safetensors",
 )  # fmt: skip
+RELEASE_AFTER = 8 * 2**20  # numbers: so much of a file stays in memory during a pass over one weight
 CHUNK = 2**20  # numbers: 4 MiB of float32, enough that the Python loop around a chunk costs nothing
 
 FloatArray = np.ndarray[Any, np.dtype[np.float32]]
@@ -64,7 +65,13 @@ class Weights:
         Two weights of one shape are cut at the same places. Pages of the file that were read are given back afterwards.
         """
         tensor = self._float_tensor(name)
-        yield from tensor.chunks(limit)
+        held = 0
+        for piece in tensor.chunks(limit):
+            yield piece
+            held += piece.size
+            if held >= RELEASE_AFTER:
+                tensor.file.release()
+                held = 0
         tensor.file.release()
 
     def same_storage(self, first: str, second: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from onnxmt.checkpoint import TiedGroup, WeightSpec, check_weights, tied_group
 from onnxmt.errors import WeightsError
 from onnxmt.weights import Weights, open_weights
-from tests.checkpoint.writers import mapping, safetensors, storage, tensor, torch_legacy, torch_zip, write
+from tests.checkpoint.writers import mapping, safetensors, storage, tensor, torch_legacy, torch_zip, with_header, write
 
 NAN, INF = float("nan"), float("inf")
 
@@ -122,6 +124,26 @@ def test_finiteness_is_checked_in_bounded_memory(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert found == ["'a' has 1 of 12000000 values that are not finite in float32, the first, nan, at (2999, 3999)"]
     assert peak < 16 * 2**20, "48 MB in float32, of which only pieces may be in memory"
+
+
+def test_pages_of_the_file_are_given_back_during_the_check(tmp_path: Path) -> None:
+    """A mapped file counts as the process's memory while its pages are held: 128 MB of weights may not."""
+    header = {"w": {"dtype": "F32", "shape": [32768, 1024], "data_offsets": [0, 2**27]}}
+    path = write(tmp_path / "model.safetensors", with_header(header, b""))
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size + 2**27)
+    script = (
+        "import pathlib, resource, sys\n"
+        "from onnxmt.checkpoint import WeightSpec, check_weights\n"
+        "from onnxmt.weights import open_weights\n"
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024\n"
+        "weights = open_weights(pathlib.Path(sys.argv[1]))\n"
+        "before = peak()\n"
+        "check_weights(weights, [WeightSpec(name='w', shape=(32768, 1024))])\n"
+        "print(peak() - before)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert int(run.stdout) < 64
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

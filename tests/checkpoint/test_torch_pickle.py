@@ -427,6 +427,7 @@ def test_any_damaged_byte_is_refused_or_harmless(tmp_path: Path, kind: str, data
     read_or_refuse(tmp_path)
 
 
+@pytest.mark.filterwarnings("ignore:invalid escape sequence:DeprecationWarning")  # pickletools reads text instructions
 @both
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(junk=st.binary(max_size=60))

@@ -371,6 +371,17 @@ def test_a_cache_that_cannot_be_written(client: Client, model: Repository) -> No
     assert f"cannot fetch {NAME}@main" in client.error(NAME)
 
 
+def test_a_revision_that_cannot_be_noted_in_the_cache(
+    client: Client, model: Repository, files: dict[str, bytes]
+) -> None:
+    """refs/main is a file: a branch main/next cannot be noted beside it, and is still fetched."""
+    client.resolve(NAME)
+    commit = model.commit({**files, "vocab.json": b"{}"}, ref="main/next")
+    assert client.resolve(f"{NAME}@main/next")["revision"] == commit
+    message = client.error(f"{NAME}@main/next", HF_HUB_OFFLINE="1")
+    assert commit in message
+
+
 def test_a_line_that_breaks_once_is_taken_up_again(hub: Hub, client: Client, model: Repository) -> None:
     import importlib.metadata
 
