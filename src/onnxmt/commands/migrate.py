@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,17 +16,26 @@ if TYPE_CHECKING:
 SAMPLES = ("Good morning.", "Where is the nearest station, and how much does a ticket cost?")
 
 
+class Judge(StrEnum):
+    """The values of --verify; the same as `migrate.VerifyMode`, in the form that every supported typer reads."""
+
+    AUTO = "auto"
+    LIVE = "live"
+    RECORDING = "recording"
+    NONE = "none"
+
+
 def migrate(
     model: Model,
     output: OutputFolder = None,
     precision: Precision = "fp32",
     verify: Annotated[
-        Literal["auto", "live", "recording", "none"],
+        Judge,
         typer.Option(
             help="Judge the graphs by PyTorch (live), by a recording beside the checkpoint, by what there is (auto), "
             "or not at all."
         ),
-    ] = "auto",
+    ] = Judge.AUTO,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
@@ -47,7 +57,7 @@ def migrate(
     from onnxmt.migrate import migrate as run
     from onnxmt.precision import recipe
 
-    options = MigrateOptions(precision=recipe(precision), verify=verify, overwrite=overwrite)
+    options = MigrateOptions(precision=recipe(precision), verify=verify.value, overwrite=overwrite)
     folder = bundle_folder(output, model=model, precision=options.precision.name)
     with step_progress() as progress:
         result = run(model, folder, options=options, progress=progress)
