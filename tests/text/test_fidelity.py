@@ -137,6 +137,14 @@ def test_other_pairs_of_languages():
     assert kinds("He has 55 cats.", "Er hat viele Katzen.", target_language="de") == ["number"]
 
 
+def test_script_of_other_targets():
+    assert kinds("这是一只猫。", "这是一只猫咪。", source_language="zh", target_language="en") == ["wrong_script"]
+    assert kinds("It is a cat.", "Das ist eine Katze.", target_language="ru") == ["wrong_script"]
+    assert kinds("It is a cat.", "Это кошка.", target_language="rus_Cyrl") == []
+    assert kinds("It is a cat.", "猫です。", target_language="ja") == []
+    assert kinds("NASA", "NASA", target_language="ja") == []
+
+
 def pairs(name: str, reference: str) -> list[tuple[str, str]]:
     folder = DATA / name
     if not folder.is_dir():

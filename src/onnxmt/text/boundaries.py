@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import sentencex
 
-from onnxmt.runtime.languages import is_chinese
+from onnxmt.runtime.languages import is_chinese, short_code
 from onnxmt.text.patterns import HAN, is_cjk
 
 __all__ = ["sentence_ends"]
@@ -70,7 +70,7 @@ def sentence_ends(line: str, *, language: str) -> list[int]:
     cuts = _cjk_ends(line)
     # Chinese text goes through sentencex's English rules: its own marks are dealt with here, and sentencex's rules for
     # Chinese break the Latin words in it ("U.S.A.", "Mr. Smith").
-    code = "en" if is_chinese(language) else re.split("[-_]", language.strip())[0].lower()
+    code = "en" if is_chinese(language) else re.split("[-_]", short_code(language) or language.strip())[0].lower()
     found = set(cuts)
     for start, end in zip([0, *cuts], [*cuts, len(line)], strict=True):
         found.update(start + cut for cut in _latin_ends(line[start:end], code))

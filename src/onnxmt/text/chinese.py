@@ -173,7 +173,7 @@ def _set_brackets(text: str) -> str:
 
 def _set_ellipsis(text: str) -> str:
     return re.sub(
-        r"(?<!\.)\.{3,6}(?!\.)|…+",
+        r"(?<!\.)(?:\.{3,6}(?!\.)|…)+",
         lambda match: (
             "……"
             if _is_han(_before(match.string, match.start())) or _is_han(_after(match.string, match.end()))

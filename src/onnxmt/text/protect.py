@@ -14,7 +14,10 @@ from onnxmt.text.spans import MARKUP, ProtectOptions, Span, find_protected
 __all__ = ["Method", "ProtectedTranslation", "has_prose", "translate_protected"]
 
 Method = Literal["untouched", "plain", "placeholder", "split", "source"]
-Translate = Callable[[list[str]], list[str]]
+# For each text its translation, or several candidates, best first.
+Translate = Callable[[list[str]], Sequence[str | Sequence[str]]]
+# Whether a translation (second) of a source text (first) will do.
+Passes = Callable[[str, str], bool]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,21 +28,28 @@ class ProtectedTranslation:
         them. `split`: the prose between them was translated piece by piece. `source`: the text came back as it was,
         because a translated piece would have held a span a second time; the caller warns.
     inputs: which texts, counted over all that this call gave to the model, make up this translation.
+    ranks: which candidate was taken for each of them; 0 is the best.
     """
 
     text: str
     spans: tuple[Span, ...]
     method: Method
     inputs: tuple[int, ...]
+    ranks: tuple[int, ...]
 
 
 def translate_protected(
-    texts: Sequence[str], translate: Translate, *, options: ProtectOptions | None = None
+    texts: Sequence[str],
+    translate: Translate,
+    *,
+    options: ProtectOptions | None = None,
+    passes: Passes | None = None,
 ) -> list[ProtectedTranslation]:
     """Translate single-line texts, in order, keeping their spans.
 
-    `translate` gets a list of texts and returns as many; it is called once for all texts, once more for each further
-    placeholder style that is needed, and once for the pieces of all texts that had to be split.
+    `translate` gets a list of texts and returns as many answers; it is called once for all texts, once more for each
+    further placeholder style that is needed, and once for the pieces of all texts that had to be split. Of several
+    candidates the first is taken that holds the spans and that `passes` accepts, else the first that holds the spans.
     """
     options = options or ProtectOptions()
     jobs = [_Job.of(text, find_protected(text, options)) for text in texts]
@@ -50,7 +60,7 @@ def translate_protected(
         sendable = [(job, attempt) for job, attempt in attempts if attempt is not None]
         outputs = model([attempt.text for _, attempt in sendable])
         for (job, attempt), output in zip(sendable, outputs, strict=True):
-            job.accept(attempt, output)
+            job.accept(attempt, output, passes)
         waiting = [job for job in waiting if job.method is None]
     pieces = [(job, list(_pieces(job))) for job in waiting]
     answers = iter(model([piece.core for _, cut in pieces for piece in cut if piece.core]))
@@ -66,9 +76,9 @@ def has_prose(text: str, *, options: ProtectOptions | None = None) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Output:
-    """What the model made of one input, and the input's number."""
+    """What the model made of one input, best first, and the input's number."""
 
-    text: str
+    texts: tuple[str, ...]
     number: int
 
 
@@ -85,8 +95,13 @@ class _Model:
         first, self._count = self._count, self._count + len(texts)
         outputs = self._translate(texts)
         return [
-            _Output(text=text.strip(), number=first + i) for i, text in zip(range(len(texts)), outputs, strict=True)
+            _Output(texts=_candidates(output), number=number)
+            for number, output in zip(range(first, self._count), outputs, strict=True)
         ]
+
+
+def _candidates(output: str | Sequence[str]) -> tuple[str, ...]:
+    return (output.strip(),) if isinstance(output, str) else tuple(text.strip() for text in output)
 
 
 def _without(text: str, spans: Sequence[Span], *, filler: str = " ") -> str:
@@ -106,7 +121,7 @@ class _Job:
     inner: tuple[Span, ...] = ()
     method: Method | None = None
     output: str = ""
-    inputs: list[int] = field(default_factory=list)
+    used: list[tuple[int, int]] = field(default_factory=list)
 
     @classmethod
     def of(cls, text: str, spans: tuple[Span, ...]) -> _Job:
@@ -133,15 +148,18 @@ class _Job:
     def _framed(self, core: str) -> str:
         return self.text[: self.core_start] + core + self.text[self.core_start + len(self.core) :]
 
-    def accept(self, attempt: _Attempt, output: _Output) -> None:
-        """Take the model's answer if every span is in it once and nothing is there that looks like one more."""
-        restored = attempt.restore(output.text, self)
-        if restored is None:
-            return
-        framed = self._framed(restored)
-        if self._keeps_spans(framed):
-            self.output, self.inputs = framed, [output.number]
-            self.method = "placeholder" if self.inner else "plain"
+    def accept(self, attempt: _Attempt, output: _Output, passes: Passes | None) -> None:
+        """Take the first candidate that holds every span and passes; if none does, the first that holds the spans."""
+        for rank, text in enumerate(output.texts):
+            restored = attempt.restore(text, self)
+            if restored is None or not self._keeps_spans(framed := self._framed(restored)):
+                continue
+            good = passes is None or passes(self.text, framed)
+            if good or self.method is None:
+                self.output, self.used = framed, [(output.number, rank)]
+                self.method = "placeholder" if self.inner else "plain"
+            if good:
+                return
 
     def assemble(self, pieces: Sequence[_Piece], answers: Iterator[_Output]) -> None:
         """Put the translated pieces between the spans."""
@@ -150,20 +168,24 @@ class _Job:
             core = ""
             if piece.core:
                 answer = next(answers)
-                core = _fragment(piece.core, answer.text)
+                core = _fragment(piece.core, answer.texts[0])
                 if any(span.text in core and span.text not in piece.core for span in self.spans):
                     core = piece.core
                 else:
-                    self.inputs.append(answer.number)
+                    self.used.append((answer.number, 0))
             parts += [piece.lead, core, piece.tail, piece.span]
         framed = self._framed("".join(parts))
         self.method, self.output = ("split", framed) if self._keeps_spans(framed) else ("source", self.text)
         if self.method == "source":
-            self.inputs.clear()
+            self.used.clear()
 
     def result(self) -> ProtectedTranslation:
         return ProtectedTranslation(
-            text=self.output, spans=self.spans, method=self.method or "source", inputs=tuple(self.inputs)
+            text=self.output,
+            spans=self.spans,
+            method=self.method or "source",
+            inputs=tuple(number for number, _ in self.used),
+            ranks=tuple(rank for _, rank in self.used),
         )
 
 
