@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from onnxmt.bundle import read_bundle, update_manifest
-from onnxmt.commands._options import bundle_folder
+from onnxmt.commands._options import DEMO_BUNDLE, bundle_folder
+from onnxmt.errors import BundleError
 from tests.cli.harness import environment, invoke
 from tests.tiny import SENTENCES
 
@@ -39,6 +40,17 @@ def test_a_folder_gives_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path / "my model")
     assert bundle_folder(None, model=".", precision="fp32") == Path("my-model-fp32")
     assert bundle_folder(None, model="../my model/", precision="fp32") == Path("my-model-fp32")
+
+
+def test_demo_where_a_bundle_is_wanted_is_the_packaged_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_bundle(folder: Path) -> None:
+        raise BundleError(f"asked for {folder}")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("onnxmt.bundle.read_bundle", read_bundle)
+    assert invoke("verify", "demo").error() == f"asked for {DEMO_BUNDLE}"
+    (tmp_path / "demo").mkdir()
+    assert invoke("verify", "demo").error() == "asked for demo"
 
 
 def test_export_writes_beside_and_says_where(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,8 @@ from onnxmt.commands import _application
 from onnxmt.errors import LimitMissedError, SessionError, WeightsError
 from tests.cli.harness import environment, invoke, run
 
+pytestmark = pytest.mark.lowest
+
 HEAVY = ("numpy", "onnxruntime", "onnx", "onnx_ir", "onnxscript", "torch", "transformers", "rich", "sentencepiece")
 
 

@@ -13,10 +13,13 @@ from xml.etree import ElementTree
 import pytest
 
 from onnxmt.bundle import read_bundle
+from onnxmt.commands._options import DEMO_BUNDLE
 from onnxmt.inspection.bundle_view import bundle_page, threads_reason, verification_word
 from onnxmt.manifest import Verification, VerificationRow
 from onnxmt.runtime.cpu import CpuLimit, cpu_limit
 from tests.cli.harness import GOLDEN, environment, invoke
+
+pytestmark = pytest.mark.lowest
 
 
 def test_the_page_answers_the_usual_questions() -> None:
@@ -125,3 +128,8 @@ def test_an_altered_bundle_is_named(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(GOLDEN, tmp_path / "b"))
     (folder / "weights.bin").write_bytes(b"short")
     assert "weights.bin has 5 bytes" in invoke("inspect", folder).error()
+
+
+def test_without_a_name_it_is_the_packaged_bundle() -> None:
+    assert invoke("inspect").text == invoke("inspect", DEMO_BUNDLE).text
+    assert invoke("inspect").lines[0] == "demo: marian, fp32, verified"

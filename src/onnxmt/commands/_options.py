@@ -11,8 +11,22 @@ import typer
 Model = Annotated[
     str, typer.Argument(metavar="MODEL", help="A folder, ORG/NAME[@REVISION] on the hub, or demo.", show_default=False)
 ]
+DEMO_BUNDLE = Path(__file__).parents[1] / "demo" / "bundle"
+
+
+def _bundle_place(folder: Path) -> Path:
+    """`demo`, where a bundle is wanted, is the packaged one; a folder of that name comes first, as everywhere."""
+    return DEMO_BUNDLE if str(folder) == "demo" and not folder.exists() else folder
+
+
 BundleFolder = Annotated[
-    Path, typer.Argument(metavar="BUNDLE", help="A folder that migrate or export wrote.", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="BUNDLE",
+        help="A folder that migrate or export wrote, or demo.",
+        show_default=False,
+        callback=_bundle_place,
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 OutputFolder = Annotated[

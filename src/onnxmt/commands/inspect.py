@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 
 def inspect(
     what: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="WHAT", help="The folder of a bundle or a checkpoint, a hub id, demo.", show_default=False
+            metavar="WHAT",
+            help="The folder of a bundle or a checkpoint, a hub id, demo.  [default: the packaged demo bundle]",
+            show_default=False,
         ),
-    ],
+    ] = None,
     graph: Annotated[
         Path | None, typer.Option("--graph", metavar="FILE.svg", help="Draw a bundle's graphs into this file.")
     ] = None,
@@ -36,14 +38,17 @@ def inspect(
 
     \b
     Examples:
-      onnxmt inspect ./en-zh --graph en-zh.svg
+      onnxmt inspect --graph demo.svg
+      onnxmt inspect ./en-zh
       onnxmt inspect Helsinki-NLP/opus-mt-en-zh
     """
     from onnxmt.bundle import read_bundle
     from onnxmt.commands._console import print_json
+    from onnxmt.commands._options import DEMO_BUNDLE
     from onnxmt.errors import UsageError
     from onnxmt.manifest import MANIFEST_NAME
 
+    what = str(DEMO_BUNDLE) if what is None else what
     if (Path(what) / MANIFEST_NAME).is_file():
         from onnxmt.inspection.bundle_view import bundle_facts, bundle_page
 
