@@ -30,10 +30,16 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Languages:
-    """Codes as the checkpoint names them; empty where the checkpoint does not say."""
+    """Codes as the checkpoint names them; empty where the checkpoint does not say.
+
+    `default_source` and `default_target` are what the tokenizer is told where a call names no language, as chosen at
+    the migration; None: nothing.
+    """
 
     source: tuple[str, ...]
     target: tuple[str, ...]
+    default_source: str | None = records.added(None)
+    default_target: str | None = records.added(None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,11 +125,16 @@ class VerificationRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """How the graphs were proved equal to the reference: against it, against a recording of it, or not at all."""
+    """How the graphs were proved equal to the reference: against it, against a recording of it, or not at all.
+
+    `graphs` says which: the bundle's "own", or, of a bundle in another precision, the "fp32" graphs of the same weights
+    that its own were then compared with (`quality`).
+    """
 
     status: Literal["live", "recording", "unverified"]
     judge: Mapping[str, str]
     rows: tuple[VerificationRow, ...]
+    graphs: Literal["own", "fp32"] = records.added("own")
 
     @property
     def passed(self) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
 T = TypeVar("T")
+_ADDED = "added"
 _SCALARS = {str: "a string", int: "an integer", float: "a number", bool: "true or false", type(None): "null"}
 
 
@@ -21,9 +22,17 @@ class RecordProblems(ValueError):  # noqa: N818 - the caller turns it into the e
 
 
 def to_json(record: Any) -> Any:
-    """Return `record` (a dataclass, or anything inside one) as dicts, lists and scalars for `json.dumps`."""
+    """Return `record` (a dataclass, or anything inside one) as dicts, lists and scalars for `json.dumps`.
+
+    A key that was `added` later is written only where it differs from its default: older readers refuse unknown keys.
+    """
     if dataclasses.is_dataclass(record) and not isinstance(record, type):
-        return {field.name: to_json(getattr(record, field.name)) for field in dataclasses.fields(record)}
+        values = {field: getattr(record, field.name) for field in dataclasses.fields(record)}
+        return {
+            field.name: to_json(value)
+            for field, value in values.items()
+            if _ADDED not in field.metadata or value != field.default
+        }
     if isinstance(record, Mapping):
         return {str(key): to_json(value) for key, value in record.items()}
     if isinstance(record, (list, tuple)):
@@ -31,10 +40,16 @@ def to_json(record: Any) -> Any:
     return record
 
 
+def added(default: T) -> T:
+    """Return a dataclass field that files written before it was added may lack: they are read with `default`."""
+    return dataclasses.field(default=default, metadata={_ADDED: True})
+
+
 def from_json(cls: type[T], value: Any) -> T:
     """Build the dataclass `cls` from parsed JSON; raises RecordProblems with every fault.
 
-    Every field of the class must be present: a default would hide a key that a writer forgot.
+    Every field of the class must be present (a default would hide a key that a writer forgot), but for those that were
+    `added` to the format later.
     """
     problems: list[str] = []
     record = _read(cls, value, "", problems)
@@ -80,11 +95,13 @@ def _read_object(cls: type, value: Any, where: str, problems: list[str]) -> Any:
     prefix = f"{where}." if where else ""
     hints = typing.get_type_hints(cls)
     names = [field.name for field in dataclasses.fields(cls)]
-    problems += [f"the key {prefix}{name} is missing" for name in names if name not in value]
+    later = [field.name for field in dataclasses.fields(cls) if _ADDED in field.metadata]
+    missing = [name for name in names if name not in value and name not in later]
+    problems += [f"the key {prefix}{name} is missing" for name in missing]
     problems += [f"the key {prefix}{name} is unknown" for name in value if name not in names]
     found = len(problems)
     read = {n: _read(hints[n], value[n], prefix + n, problems) for n in names if n in value}
-    if len(problems) > found or len(read) < len(names):
+    if len(problems) > found or missing:
         return None
     try:
         return cls(**read)

@@ -10,7 +10,7 @@ from onnxmt.errors import InputTooLongError, UnknownLanguageError, UsageError
 from onnxmt.runtime.decoder import Seq2SeqModel, load_model
 from onnxmt.runtime.session import RuntimeOptions
 from onnxmt.runtime.settings import GenerationSettings
-from onnxmt.runtime.tokenizer import LanguageCodes, VocabularyLimits
+from onnxmt.runtime.tokenizer import Direction, LanguageCodes, VocabularyLimits
 from onnxmt.runtime.translation import TranslateOptions
 from onnxmt.runtime.work import Engine, Work
 from tests.runtime.graphs import write_fake_graphs
@@ -29,8 +29,25 @@ class Notebook:
     def vocabulary_limits(self) -> VocabularyLimits:
         return VocabularyLimits(source=3, target=3)
 
+    needs_target = False
+
     def languages(self) -> LanguageCodes:
         return LanguageCodes(source=(), target=("zho", "deu"))
+
+    def resolve(self, *, source: str | None = None, target: str | None = None) -> Direction:
+        return Direction(source=source, target=target)
+
+    def defaults(self) -> Direction:
+        return Direction()
+
+    def written(self, *, source: str | None = None, target: str | None = None) -> str:
+        return ""
+
+    def language_of(self, token: int) -> str | None:
+        return None
+
+    def unwritable(self, sample: str) -> str:
+        return ""
 
     def encode(self, text: str, *, source: str | None = None, target: str | None = None) -> list[int]:
         self.asked.append((text, source, target))

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from onnxmt.errors import TokenizerError
 
 __all__ = [
+    "Direction",
     "LanguageCodes",
     "Tokenizer",
     "TokenizerSpec",
@@ -33,6 +34,14 @@ class LanguageCodes:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Direction:
+    """What a tokenizer is told of the languages of a call; None: nothing, and the model's own default stands."""
+
+    source: str | None = None
+    target: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class VocabularyLimits:
     """The largest id that encoding can give (`source`: needs an encoder embedding row) and that decoding knows
     (`target`: needs a decoder row)."""
@@ -52,8 +61,24 @@ class Tokenizer(Protocol):
     def vocabulary_limits(self) -> VocabularyLimits:
         """The largest ids on either side, for the check against the embeddings."""
 
+    @property
+    def needs_target(self) -> bool:
+        """Whether the family is always told its target language: without one the output is in any language."""
+
     def languages(self) -> LanguageCodes:
         """The codes that `source` and `target` resolve to."""
+
+    def resolve(self, *, source: str | None = None, target: str | None = None) -> Direction:
+        """The model's own codes for a call; None stays None. Raises UnknownLanguageError, as `encode` would."""
+
+    def defaults(self) -> Direction:
+        """The languages that the tokenizer assumes where a call names none, as far as its settings say."""
+
+    def written(self, *, source: str | None = None, target: str | None = None) -> str:
+        """What a person would write in front of a text to say the same in transformers: a prefix, or `>>code<<`."""
+
+    def language_of(self, token: int) -> str | None:
+        """The language whose token this id is; None for any other token."""
 
     def encode(self, text: str, *, source: str | None = None, target: str | None = None) -> list[int]:
         """Ids of `text` with the special tokens the family wants, never truncated.

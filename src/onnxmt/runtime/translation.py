@@ -28,7 +28,7 @@ _LEAST = {"beams": 1, "max_new_tokens": 1, "min_new_tokens": 0, "alternatives": 
 
 @dataclass(frozen=True, kw_only=True)
 class TranslateOptions:
-    """How to translate. None = as the bundle's generation_config.json says, and the model's own languages.
+    """How to translate. None = as the bundle's generation_config.json says, and the languages chosen when it was made.
 
     `alternatives` asks for so many further candidates beside the best. `sample` draws tokens at random, by `seed` the
     same ones again. `split` cuts a text into sentences, and what is too long into parts that fit; without it a text

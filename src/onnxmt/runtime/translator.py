@@ -16,7 +16,7 @@ from onnxmt.runtime.decoder import Seq2SeqModel
 from onnxmt.runtime.languages import is_chinese
 from onnxmt.runtime.session import RuntimeOptions, Session
 from onnxmt.runtime.settings import GenerationSettings
-from onnxmt.runtime.tokenizer import Tokenizer, TokenizerSpec, load_tokenizer
+from onnxmt.runtime.tokenizer import Direction, Tokenizer, TokenizerSpec, load_tokenizer
 from onnxmt.runtime.translation import (
     TranslateOptions,
     Translation,
@@ -48,13 +48,17 @@ class Translator:
         self.model, self.tokenizer, self.settings = model, tokenizer, settings
         limits = [limit for limit in (tokenizer.limit, model.positions) if limit is not None]
         self.limit: int | None = min(limits, default=None)
+        languages = bundle.manifest.languages
+        self.direction = Direction(source=languages.default_source, target=languages.default_target)
         self._engine = Engine(
             model=model,
             tokenizer=tokenizer,
             settings=settings,
             limit=self.limit,
-            source_language=_source_language(bundle.manifest.languages),
-            target_language=_target_language(bundle.manifest.languages),
+            source_language=_source_language(languages),
+            target_language=_target_language(languages),
+            default=self.direction,
+            codes_in_text=bundle.manifest.tokenizer.get("kind") == "marian",
         )
 
     @classmethod

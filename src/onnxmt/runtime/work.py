@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,10 +12,11 @@ import numpy as np
 from onnxmt.errors import InputTooLongError, TokenizerError, UsageError
 from onnxmt.runtime.batching import plan_batches
 from onnxmt.runtime.decoder import Seq2SeqModel
+from onnxmt.runtime.direction import settings_for, settle
 from onnxmt.runtime.flags import warnings_of
 from onnxmt.runtime.search import Hypothesis, search
 from onnxmt.runtime.settings import GenerationSettings
-from onnxmt.runtime.tokenizer import Tokenizer
+from onnxmt.runtime.tokenizer import Direction, Tokenizer
 from onnxmt.runtime.translation import (
     Alternative,
     SegmentTranslation,
@@ -31,9 +31,16 @@ Errors = Literal["raise", "return"]
 _LEADING_CODE = re.compile(r"\s*>>([A-Za-z][A-Za-z0-9_@-]*)<<")
 
 
+_NOTHING_TOLD = Direction()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """What does the work, the same for every call: `limit` is the most source tokens, languages are the model's own."""
+    """What does the work, the same for every call: `limit` is the most source tokens, languages are the model's own.
+
+    `default`: what the tokenizer is told where a call names no language. `codes_in_text`: a text may begin with the
+    code of its target, `>>deu<<`; in the other families such characters are text.
+    """
 
     model: Seq2SeqModel
     tokenizer: Tokenizer
@@ -41,6 +48,8 @@ class Engine:
     limit: int | None
     source_language: str
     target_language: str
+    default: Direction = _NOTHING_TOLD
+    codes_in_text: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,10 +77,13 @@ class Work:
         if errors not in ("raise", "return"):
             raise UsageError(f"errors is {errors!r}; allowed: 'raise', 'return'")
         self._engine, self._options, self._errors = engine, options, errors
-        settings = options.apply_to(engine.settings)
-        first = engine.tokenizer.forced_bos_token_id(options.target)
-        if first is not None:
-            settings = dataclasses.replace(settings, forced_bos_token_id=first)
+        self._told = settle(
+            engine.tokenizer,
+            engine.settings,
+            source=options.source or engine.default.source,
+            target=options.target or engine.default.target,
+        )
+        settings = settings_for(engine.tokenizer, options.apply_to(engine.settings), self._told.target)
         if engine.model.positions is not None:
             settings = settings.limited_to(engine.model.positions)
         self._settings = settings
@@ -100,8 +112,9 @@ class Work:
             return _Prepared(source=text, error=str(error))
 
     def _whole(self, text: str) -> _Prepared:
-        """Encode a text as it is."""
-        ids, limit = self._encode(text, self._options.target), self._engine.limit
+        """Encode a text as it is; the code that it begins with wins over the bundle's default."""
+        own = self._options.target is None and self._leading_code(text) is not None
+        ids, limit = self._encode(text, None if own else self._told.target), self._engine.limit
         if limit is not None and len(ids) > limit:
             raise InputTooLongError(tokens=len(ids), limit=limit)
         segment = Segment(text=text, start=0, end=len(text), separator="")
@@ -109,8 +122,8 @@ class Work:
 
     def _cut(self, text: str) -> _Prepared:
         """Cut a text into segments that fit the model, and encode each."""
-        code = _LEADING_CODE.match(text) if self._options.target is None else None
-        source = self._options.source or self._engine.source_language
+        code = self._leading_code(text) if self._options.target is None else None
+        source = self._told.source or self._engine.source_language
         pieces: list[_Piece] = []
         for segment in segment_text(text, language=source):
             if passes_through(segment.text):
@@ -118,19 +131,22 @@ class Work:
             else:
                 has_code = code is not None and segment.start <= code.start(1) < segment.end
                 pieces += self._fitting(segment, code=code[1] if code else None, has_code=has_code)
-        target = self._options.target or (code[1] if code else self._engine.target_language)
+        target = code[1] if code else self._told.target or self._engine.target_language
         return _Prepared(source=text, pieces=tuple(pieces), target=target)
+
+    def _leading_code(self, text: str) -> re.Match[str] | None:
+        return _LEADING_CODE.match(text) if self._engine.codes_in_text else None
 
     def _fitting(self, segment: Segment, *, code: str | None, has_code: bool) -> list[_Piece]:
         """Encode a segment, in parts where it is over the limit. `code`: the language code at the start of the text."""
 
         def encode(part: str) -> list[int]:
-            if self._options.target is not None:
-                return self._encode(part, self._options.target)
             if has_code and part.startswith(f">>{code}<<"):
                 return self._encode(part, None)
+            target = code or self._told.target
             # A code counts at the start of a text only: elsewhere it is text, which a space in front says.
-            return self._encode(f" {part}" if code is None and part.startswith(">>") else part, code)
+            plain = target is None and self._engine.codes_in_text and part.startswith(">>")
+            return self._encode(f" {part}" if plain else part, target)
 
         ids, limit = encode(segment.text), self._engine.limit
         if limit is None or len(ids) <= limit:
@@ -139,7 +155,7 @@ class Work:
         return [_Piece(segment=part, ids=encode(part.text)) for part in parts]
 
     def _encode(self, text: str, target: str | None) -> list[int]:
-        return self._engine.tokenizer.encode(text, source=self._options.source, target=target)
+        return self._engine.tokenizer.encode(text, source=self._told.source, target=target)
 
     def _decode(self, sources: Sequence[list[int]]) -> list[list[Hypothesis]]:
         """Translate token ids, in batches of like length; the result is in the order of `sources`."""

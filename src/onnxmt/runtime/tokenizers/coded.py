@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from onnxmt.errors import TokenizerError, UnknownLanguageError
 from onnxmt.runtime.languages import LanguageChoice, describe_nearest
-from onnxmt.runtime.tokenizer import LanguageCodes, TokenizerSpec, VocabularyLimits
+from onnxmt.runtime.tokenizer import Direction, LanguageCodes, TokenizerSpec, VocabularyLimits
 from onnxmt.runtime.tokenizers import language_codes
 from onnxmt.runtime.tokenizers.decoding import clean_up_spaces
 from onnxmt.runtime.tokenizers.engines import Engine, PieceEngine, PieceSettings, PipelineEngine
@@ -117,7 +117,7 @@ class CodedTokenizer:
         self._layout = LAYOUTS[settings.layout]
         self._language_ids = dict(language_ids)
         self._choice = LanguageChoice(self._language_ids)
-        self._language_id_set = frozenset(language_ids.values())
+        self._languages_by_id = {index: code for code, index in language_ids.items()}
         if not language_ids:
             raise TokenizerError("the tokenizer's vocabulary has none of its family's language tokens")
         eos = engine.id_of(settings.eos)
@@ -174,6 +174,36 @@ class CodedTokenizer:
         behind = [self._placed(place, ids) for place in self._layout.behind]
         return [*before, *self._engine.encode(text), *behind]
 
+    @property
+    def needs_target(self) -> bool:
+        """True: by a first token, or (small100) in front of the source."""
+        return True
+
+    def resolve(self, *, source: str | None = None, target: str | None = None) -> Direction:
+        """The model's own codes. Raises UnknownLanguageError, which names the nearest."""
+        return Direction(
+            source=None if source is None else self._choice.resolve(source, role="source"),
+            target=None if target is None else self._choice.resolve(target, role="target"),
+        )
+
+    def defaults(self) -> Direction:
+        """The tokenizer's own settings, else the source language that transformers assumes where the model has it."""
+        source = self._settings.source_language or self._layout.default_source
+        target = self._settings.target_language
+        return Direction(
+            source=self._choice.resolve(source, role="source") if source and self._choice.means(source) else None,
+            target=self._choice.resolve(target, role="target") if target and self._choice.means(target) else None,
+        )
+
+    def written(self, *, source: str | None = None, target: str | None = None) -> str:
+        """Nothing: the languages are told by tokens."""
+        self.resolve(source=source, target=target)
+        return ""
+
+    def language_of(self, token: int) -> str | None:
+        """The language whose token this id is; None for any other token."""
+        return self._languages_by_id.get(token)
+
     def _placed(self, place: Place, ids: Mapping[Place, int | None]) -> int:
         index = ids[place]
         if index is None:
@@ -208,7 +238,7 @@ class CodedTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of `ids`, special and language tokens skipped."""
-        text = self._engine.decode([index for index in map(int, ids) if index not in self._language_id_set])
+        text = self._engine.decode([index for index in map(int, ids) if index not in self._languages_by_id])
         return clean_up_spaces(text) if self._settings.clean_up_spaces else text
 
     def unwritable(self, sample: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from onnxmt.errors import TokenizerError, UnknownLanguageError
 from onnxmt.runtime.languages import LanguageChoice, describe_nearest, language_name
-from onnxmt.runtime.tokenizer import LanguageCodes, TokenizerSpec, VocabularyLimits
+from onnxmt.runtime.tokenizer import Direction, LanguageCodes, TokenizerSpec, VocabularyLimits
 from onnxmt.runtime.tokenizers.added_tokens import AddedTokenSplitter, NumberedToken
 from onnxmt.runtime.tokenizers.checkpoint_config import (
     model_max_length,
@@ -197,6 +197,39 @@ class MarianTokenizer:
     def languages(self) -> LanguageCodes:
         """Target codes are the vocabulary's `>>code<<` tokens, else the one language that the checkpoint names."""
         return LanguageCodes(source=self._own_source.codes, target=self._choice.codes or self._own_target.codes)
+
+    @property
+    def needs_target(self) -> bool:
+        """False: a model of one pair needs none, and one of several may be told in the text (`>>code<<`)."""
+        return False
+
+    def resolve(self, *, source: str | None = None, target: str | None = None) -> Direction:
+        """The model's own codes. Raises as `encode` does."""
+        self._check_source(source)
+        own = self._own_source.codes
+        code = self._target_code(target)
+        return Direction(
+            source=own[0] if source is not None and own and _is_one_language(own[0]) else source,
+            target=None
+            if target is None
+            else self._own_target.resolve(target, role="target")
+            if code is None
+            else self._choice.resolve(target, role="target"),
+        )
+
+    def defaults(self) -> Direction:
+        """The pair that the checkpoint names."""
+        return Direction(source=self._settings.source_language, target=self._settings.target_language)
+
+    def written(self, *, source: str | None = None, target: str | None = None) -> str:
+        """`>>code<<` where the target is one of several. Raises as `encode` does."""
+        self._check_source(source)
+        code = self._target_code(target)
+        return "" if target is None or code is None else f">>{self._choice.resolve(target, role='target')}<<"
+
+    def language_of(self, token: int) -> str | None:  # noqa: ARG002 - what every tokenizer promises
+        """None: there are no language tokens on the decoder's side."""
+        return None
 
     def forced_bos_token_id(self, target: str | None = None) -> int | None:
         """None: a Marian model is told its target on the source side. Raises as `encode` does."""

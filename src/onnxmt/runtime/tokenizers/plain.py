@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxmt.errors import TokenizerError
-from onnxmt.runtime.tokenizer import LanguageCodes, TokenizerSpec, VocabularyLimits
+from onnxmt.runtime.tokenizer import Direction, LanguageCodes, TokenizerSpec, VocabularyLimits
 from onnxmt.runtime.tokenizers.decoding import clean_up_spaces
 from onnxmt.runtime.tokenizers.engines import Engine, PieceEngine, PieceSettings, PipelineEngine
 from onnxmt.runtime.tokenizers.files import require_unicode
@@ -120,6 +120,27 @@ class PlainTokenizer:
     def languages(self) -> LanguageCodes:
         """The languages that the prefixes name; none for a model without prefixes."""
         return LanguageCodes(source=self._prefix.languages("source"), target=self._prefix.languages("target"))
+
+    @property
+    def needs_target(self) -> bool:
+        """False: without a prefix the model does what its text says."""
+        return False
+
+    def resolve(self, *, source: str | None = None, target: str | None = None) -> Direction:
+        """The languages of the prefixes that `source` and `target` mean. Raises as `encode` does."""
+        return self._prefix.resolve(source, target)
+
+    def defaults(self) -> Direction:
+        """The languages of the prefix that stands where none is asked for."""
+        return self._prefix.defaults()
+
+    def written(self, *, source: str | None = None, target: str | None = None) -> str:
+        """The prefix for these languages. Raises as `encode` does."""
+        return self._prefix.choose(source, target)
+
+    def language_of(self, token: int) -> str | None:  # noqa: ARG002 - what every tokenizer promises
+        """None: there are no language tokens on the decoder's side."""
+        return None
 
     def encode(self, text: str, *, source: str | None = None, target: str | None = None) -> list[int]:
         """Ids of the prefix that the languages ask for, of `text`, and of the special tokens around; never truncated.

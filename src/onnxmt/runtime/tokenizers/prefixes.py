@@ -9,6 +9,7 @@ from typing import Any
 
 from onnxmt.errors import UnknownLanguageError
 from onnxmt.runtime.languages import resolve_language, short_code
+from onnxmt.runtime.tokenizer import Direction
 from onnxmt.runtime.tokenizers.settings import SettingsReader
 
 __all__ = ["Prefix", "PrefixChoice", "prefixes_of_config", "prefixes_of_vocabulary", "read_prefix"]
@@ -81,6 +82,23 @@ class PrefixChoice:
         """The languages that the prefixes know, as `source` or `target`."""
         found = {prefix.source if role == "source" else prefix.target for prefix in self._prefixes}
         return tuple(sorted(code for code in found if code is not None))
+
+    def defaults(self) -> Direction:
+        """The languages of the prefix that always stands."""
+        first = self._prefixes[0] if self._default else None
+        return Direction() if first is None else Direction(source=first.source, target=first.target)
+
+    def resolve(self, source: str | None, target: str | None) -> Direction:
+        """The prefixes' own codes for these languages. Raises as `choose` does."""
+        self.choose(source, target)
+        codes = {role: self.languages(role) for role in ("source", "target")}
+        if source is not None:  # a model whose prefixes name no source (MADLAD) is not told it: any may be said
+            known = codes["source"]
+            source = resolve_language(source, known, role="source") if known else short_code(source) or source
+        return Direction(
+            source=source,
+            target=None if target is None else resolve_language(target, codes["target"], role="target"),
+        )
 
     def choose(self, source: str | None, target: str | None) -> str:
         """The prefix for these languages; None leaves a language open.
