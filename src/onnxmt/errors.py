@@ -32,6 +32,10 @@ A message names the thing, what was found, what is allowed, and the fix.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from onnxmt.measure.gate_report import GateReport
 
 
 class OnnxmtError(Exception):
@@ -161,6 +165,6 @@ class QualityGateError(LimitMissedError):
     `report` is None where the graphs give values that are not finite, so that there is nothing to score.
     """
 
-    def __init__(self, message: str, *, report: object | None = None) -> None:
+    def __init__(self, message: str, *, report: GateReport | None = None) -> None:
         self.report = report
         super().__init__(message)

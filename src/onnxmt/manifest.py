@@ -60,6 +60,12 @@ class Precision:
     lm_head: str
     embedding: str
 
+    @property
+    def exact(self) -> bool:
+        """Whether every component is fp32, so that the graphs must equal PyTorch."""
+        parts = (self.encoder, self.decoder, self.cross_kv, self.lm_head, self.embedding)
+        return all(part == "fp32" for part in parts)
+
 
 @dataclass(frozen=True, kw_only=True)
 class TensorInfo:

@@ -1,64 +1,72 @@
-"""The main job: MODEL → verified bundle, one named step a line."""
+"""The main job: MODEL → verified bundle of the wanted precision, one named step a line."""
 
 from __future__ import annotations
 
-import datetime
-import importlib.metadata
-import json
-import platform
+import dataclasses
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from onnxmt.bundle import Bundle, BundleWriter, check_output
-from onnxmt.checkpoint import Checkpoint, licence_warning, read_checkpoint
-from onnxmt.errors import TokenizerError, UsageError
+from onnxmt.checkpoint import Checkpoint, licence_warning
+from onnxmt.errors import UsageError
 from onnxmt.export import ExportedGraphs, export_graphs
-from onnxmt.hub import ResolvedModel, resolve
-from onnxmt.manifest import (
-    CONFIG_NAME,
-    GENERATION_CONFIG_NAME,
-    UNVERIFIED,
-    Dimensions,
-    Graphs,
-    Languages,
-    Licence,
-    Manifest,
-    Precision,
-    Source,
-    Verification,
-)
-from onnxmt.models import architecture_of
+from onnxmt.hub import resolve
+from onnxmt.manifest import UNVERIFIED, Manifest
+from onnxmt.measure.gate_report import FP32, GateLimits
+from onnxmt.plan import Plan, check_vocabulary, copy_files, make_plan, manifest_of
 from onnxmt.precision import PRESETS, Recipe
-from onnxmt.runtime.settings import GenerationSettings, unknown_settings
-from onnxmt.runtime.tokenizer import Tokenizer, TokenizerSpec, load_tokenizer, tokenizer_spec
+from onnxmt.runtime.settings import unknown_settings
 
 if TYPE_CHECKING:
     from onnxmt.measure.expected import Reference
+    from onnxmt.measure.gate import Outputs
+    from onnxmt.measure.gate_report import GateReport
+    from onnxmt.measure.texts import EvaluationSet
     from onnxmt.measure.verdict import VerificationReport
+    from onnxmt.runtime.translator import Translator
 
 VerifyMode = Literal["auto", "live", "recording", "none"]
-# What is told of the versions that made a bundle; a package that is absent is left out.
-_TOOLS = ("onnxmt", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "numpy", "sentencepiece", "tokenizers")
+GateMode = Literal["enforce", "report", "off"]
+GATE_MODES: tuple[GateMode, ...] = ("enforce", "report", "off")
+_LIMITS = GateLimits()
+_FP32 = PRESETS["fp32"]
+# Where the fp32 graphs are while a bundle of another precision is made: inside the unfinished bundle, so that whatever
+# ends the work takes them away with it.
+_BASELINE = ".fp32"
 
 
 @dataclass(frozen=True, kw_only=True)
 class MigrateOptions:
-    """What `migrate` may be told; the defaults are right for most models."""
+    """What `migrate` may be told; the defaults are right for most models.
 
-    precision: Recipe = PRESETS["fp32"]
+    `gate`: a precision that misses `limits` against fp32 stops the migration ("enforce"), is only reported ("report"),
+    or nothing is evaluated at all ("off"). `evaluation`: texts of one's own instead of the shipped ones.
+    """
+
+    precision: Recipe = PRESETS["int8"]
     verify: VerifyMode = "auto"
+    gate: GateMode = "enforce"
+    limits: GateLimits = _LIMITS
+    evaluation: EvaluationSet | None = None
     overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        if self.gate not in GATE_MODES:
+            raise UsageError(f"the gate is {self.gate!r}; allowed: {', '.join(GATE_MODES)}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class MigrateResult:
-    """The bundle that was written, the verification report (None with verify="none"), and what the user should know."""
+    """The bundle that was written, the verification report (None with verify="none"), the quality beside fp32 (None
+    with gate="off"), and what the user should know."""
 
     bundle: Bundle
     report: VerificationReport | None
+    quality: GateReport | None
     warnings: tuple[str, ...]
 
 
@@ -87,64 +95,90 @@ def migrate(
 ) -> MigrateResult:
     """Move `model` (a folder, a hub id, or `demo`) to a verified bundle at `output`.
 
-    Raises OnnxmtError: nothing is left at `output` then, and what was there before still is. A verification that fails
-    raises VerificationError.
+    The fp32 graphs are verified; those of another precision are then run, evaluated beside them, and held to
+    `options.limits`. Raises OnnxmtError: nothing is left at `output` then, and what was there before still is. A
+    verification that fails raises VerificationError, a quality limit that is missed QualityGateError.
     """
     options, progress = options or MigrateOptions(), progress or Silent()
     check_output(output, overwrite=options.overwrite)
     progress.step("find the model")
     resolved = resolve(model)
     progress.step("read the checkpoint")
-    plan = _plan(resolved)
+    plan = make_plan(resolved)
     reference = _find_reference(plan.checkpoint, options)
+    texts = _find_texts(plan, options)
+    exact = options.precision.exact
     with BundleWriter(output, overwrite=options.overwrite) as writer:
-        progress.step("build the graphs")
-        exported = export_graphs(plan.checkpoint, writer.folder, precision=options.precision)
-        _check_vocabulary(plan, exported)
-        _copy_files(plan, writer.folder)
-        report = None
-        if reference is not None:
+        copy_files(plan, writer.folder)
+        fp32 = report = baseline = quality = None
+        if exact or reference is not None or texts is not None:
+            progress.step("build the graphs")
+            fp32 = _build(plan, writer.folder if exact else writer.folder / _BASELINE, _FP32)
+        if fp32 is not None and reference is not None:
             progress.step("verify against the reference")
-            report = _verify(plan, reference, writer.folder, progress)
+            report = _verify(fp32, reference, writer.folder, progress)
             report.raise_if_failed()
+        if fp32 is not None and texts is not None:
+            progress.step("evaluate fp32")
+            baseline = _evaluate(fp32, texts, progress)
+        built = fp32 if fp32 is not None and exact else None
+        if built is None:
+            if fp32 is not None:
+                fp32.unload()
+            progress.step(f"build the graphs in {options.precision.name}")
+            built = _build(plan, writer.folder, options.precision)
+            progress.step("run them")
+            _run(built)
+        if texts is not None and baseline is not None:
+            progress.step(f"evaluate {options.precision.name}")
+            quality = _judge(built, baseline, texts, options, progress)
         progress.step("write the bundle")
-        verification = UNVERIFIED if report is None else report.for_manifest()
-        bundle = writer.commit(_manifest(plan, exported, verification))
-    return MigrateResult(bundle=bundle, report=report, warnings=_warnings(plan, exported, report))
+        built.unload()
+        shutil.rmtree(writer.folder / _BASELINE, ignore_errors=True)
+        bundle = writer.commit(_manifest(built, report, quality))
+    return MigrateResult(bundle=bundle, report=report, quality=quality, warnings=_warnings(built, report, quality))
 
 
 def export(
     model: str | Path, output: str | Path, *, options: MigrateOptions | None = None, progress: Progress | None = None
 ) -> MigrateResult:
-    """Write a bundle of any recipe without verification; it says `unverified` wherever it is shown."""
-    given = options or MigrateOptions()
-    unverified = MigrateOptions(precision=given.precision, verify="none", overwrite=given.overwrite)
+    """Write a bundle of any recipe (by default fp32) without verification or evaluation.
+
+    It says `unverified` wherever it is shown. Of the options only `precision` and `overwrite` count.
+    """
+    given = options or MigrateOptions(precision=_FP32)
+    unverified = MigrateOptions(precision=given.precision, verify="none", gate="off", overwrite=given.overwrite)
     return migrate(model, output, options=unverified, progress=progress)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Plan:
-    """Everything known of a checkpoint before any work is done on it."""
+@dataclass(kw_only=True)
+class _Built:
+    """Graphs that were written to a folder; they are loaded when they are first run."""
 
-    resolved: ResolvedModel
-    checkpoint: Checkpoint
-    settings: GenerationSettings
-    spec: TokenizerSpec
-    tokenizer: Tokenizer
+    plan: Plan
+    exported: ExportedGraphs
+    folder: Path
 
+    @cached_property
+    def translator(self) -> Translator:
+        """What will load them from the bundle."""
+        from onnxmt.runtime.decoder import load_model
+        from onnxmt.runtime.session import RuntimeOptions
+        from onnxmt.runtime.translator import Translator
 
-def _plan(resolved: ResolvedModel) -> _Plan:
-    """Read and check all that is small, so that a wrong model is refused before the long work."""
-    checkpoint = read_checkpoint(resolved)
-    architecture_of(checkpoint.config)
-    spec = tokenizer_spec(checkpoint.folder, checkpoint.config)
-    return _Plan(
-        resolved=resolved,
-        checkpoint=checkpoint,
-        settings=GenerationSettings.from_checkpoint(checkpoint.config, checkpoint.generation),
-        spec=spec,
-        tokenizer=load_tokenizer(checkpoint.folder, spec),
-    )
+        manifest, runtime = manifest_of(self.plan, self.exported, UNVERIFIED), RuntimeOptions()
+        return Translator(
+            bundle=Bundle(folder=self.folder, manifest=manifest),
+            model=load_model(self.folder, positions=manifest.dimensions.positions, options=runtime),
+            tokenizer=self.plan.tokenizer,
+            settings=self.plan.settings,
+            runtime=runtime,
+        )
+
+    def unload(self) -> None:
+        """Give the graphs' memory back; they cannot be run after that."""
+        if "translator" in self.__dict__:
+            self.translator.close()
 
 
 def _find_reference(checkpoint: Checkpoint, options: MigrateOptions) -> Reference | None:
@@ -153,60 +187,40 @@ def _find_reference(checkpoint: Checkpoint, options: MigrateOptions) -> Referenc
     from onnxmt.measure.reference import find_reference
     from onnxmt.measure.sentences import verification_sentences
 
-    if not options.precision.exact:
-        raise UsageError(
-            f"precision {options.precision.name!r} is not equal to PyTorch by nature and cannot be verified like fp32: "
-            "use --precision fp32, or --verify none"
-        )
     return find_reference(checkpoint, options.verify, verification_sentences())
 
 
-def _check_vocabulary(plan: _Plan, exported: ExportedGraphs) -> None:
-    """Refuse a tokenizer that can yield ids which the embedding has no row for."""
-    limits, dimensions = plan.tokenizer.vocabulary_limits, exported.dimensions
-    problems = [
-        f"the {side} side gives ids up to {largest}, and the {stack} embedding has {rows} rows"
-        for side, largest, stack, rows in (
-            ("source", limits.source, "encoder", dimensions.source_vocab_size),
-            ("target", limits.target, "decoder", dimensions.target_vocab_size),
-        )
-        if largest >= rows
-    ]
-    if problems:
-        raise TokenizerError(
-            f"the tokenizer of {plan.checkpoint.name} does not match its weights: {'; '.join(problems)}. "
-            "Use the tokenizer files that belong to this checkpoint"
-        )
+def _find_texts(plan: Plan, options: MigrateOptions) -> EvaluationSet | None:
+    """The texts to evaluate on; what evaluation lacks is refused here, before the long work."""
+    if options.gate == "off":
+        return None
+    from onnxmt.measure.direction import texts_for
+    from onnxmt.measure.scores import require_sacrebleu
+
+    require_sacrebleu()
+    return options.evaluation or texts_for(plan.languages, model=plan.checkpoint.name)
 
 
-def _copy_files(plan: _Plan, folder: Path) -> None:
-    """Put beside the graphs all that running and understanding them needs."""
-    checkpoint = plan.checkpoint
-    for name in plan.spec.files:
-        shutil.copyfile(checkpoint.folder / name, folder / name)
-    if checkpoint.card is not None:
-        shutil.copyfile(checkpoint.card, folder / checkpoint.card.name)
-    _write_json(folder / CONFIG_NAME, dict(checkpoint.config))
-    _write_json(folder / GENERATION_CONFIG_NAME, plan.settings.to_dict())
+def _build(plan: Plan, folder: Path, recipe: Recipe) -> _Built:
+    """Write the graphs of one recipe."""
+    folder.mkdir(exist_ok=True)
+    exported = export_graphs(plan.checkpoint, folder, precision=recipe)
+    check_vocabulary(plan, exported)
+    return _Built(plan=plan, exported=exported, folder=folder)
 
 
-def _write_json(path: Path, value: object) -> None:
-    path.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-
-
-def _verify(plan: _Plan, reference: Reference, folder: Path, progress: Progress) -> VerificationReport:
-    """Compare the graphs in `folder` with the reference, and keep the recording of it in the bundle."""
+def _verify(built: _Built, reference: Reference, output: Path, progress: Progress) -> VerificationReport:
+    """Compare the graphs with the reference, and keep the recording of it in the bundle at `output`."""
     from onnxmt.measure.recorder import Recorder
     from onnxmt.measure.recording import RECORDING_NAME, Recording, checkpoint_identity
     from onnxmt.measure.sentences import verification_sentences
     from onnxmt.measure.verify import Candidate, verify
-    from onnxmt.runtime.decoder import load_model
 
-    sentences = verification_sentences()
-    candidate = Candidate(graphs=load_model(folder), tokenizer=plan.tokenizer, settings=plan.settings)
+    plan, sentences = built.plan, verification_sentences()
+    candidate = Candidate(graphs=built.translator.model, tokenizer=plan.tokenizer, settings=plan.settings)
     if isinstance(reference, Recording):
         report = verify(candidate, reference, sentences, progress=progress.advance)
-        shutil.copyfile(plan.checkpoint.folder / RECORDING_NAME, folder / RECORDING_NAME)
+        shutil.copyfile(plan.checkpoint.folder / RECORDING_NAME, output / RECORDING_NAME)
         return report
     recorder = Recorder(
         reference,
@@ -215,63 +229,67 @@ def _verify(plan: _Plan, reference: Reference, folder: Path, progress: Progress)
         generation=plan.settings.to_dict(),
     )
     report = verify(candidate, recorder, sentences, progress=progress.advance)
-    recorder.recording().save(folder / RECORDING_NAME)
+    recorder.recording().save(output / RECORDING_NAME)
     return report
 
 
-def _manifest(plan: _Plan, exported: ExportedGraphs, verification: Verification) -> Manifest:
-    checkpoint, recipe, sizes = plan.checkpoint, exported.recipe, exported.dimensions
-    codes = plan.tokenizer.languages()
-    return Manifest(
-        name=checkpoint.name.rpartition("/")[2],
-        version=None,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        source=Source(model=checkpoint.name, revision=checkpoint.revision, origin=plan.resolved.origin),
-        architecture=str(checkpoint.config["model_type"]),
-        languages=Languages(source=codes.source, target=codes.target),
-        licence=Licence(id=checkpoint.licence, warning=licence_warning(checkpoint.licence)),
-        recipe=recipe.name,
-        precision=Precision(
-            encoder=recipe.encoder,
-            decoder=recipe.decoder,
-            cross_kv=recipe.cross_kv,
-            lm_head=recipe.lm_head,
-            embedding=recipe.embedding,
-        ),
-        graphs=Graphs(encoder=exported.encoder, decoder=exported.decoder, weights=(exported.weights_file,)),
-        dimensions=Dimensions(
-            encoder_layers=sizes.encoder.layers,
-            decoder_layers=sizes.decoder.layers,
-            encoder_heads=sizes.encoder.heads,
-            decoder_heads=sizes.decoder.heads,
-            head_dim=sizes.decoder.head_dim,
-            d_model=sizes.d_model,
-            source_vocabulary=sizes.source_vocab_size,
-            target_vocabulary=sizes.target_vocab_size,
-            positions=sizes.max_source_positions,
-        ),
-        tokenizer=plan.spec.to_dict(),
-        verification=verification,
-        tools=_tool_versions(),
-    )
+def _evaluate(built: _Built, texts: EvaluationSet, progress: Progress) -> Outputs:
+    """Translate the evaluation set in every mode."""
+    from onnxmt.measure.quality import translate_set
+
+    return translate_set(built.translator, texts, progress=progress.advance)
 
 
-def _tool_versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for name in _TOOLS:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
+def _run(built: _Built) -> None:
+    """Load the graphs and run a few steps: a file that ONNX Runtime refuses, or a NaN, is found here and not later."""
+    from onnxmt.measure.finite import require_finite
+
+    require_finite(built.translator, label=built.exported.recipe.name)
 
 
-def _warnings(plan: _Plan, exported: ExportedGraphs, report: VerificationReport | None) -> tuple[str, ...]:
+def _judge(
+    built: _Built, baseline: Outputs, texts: EvaluationSet, options: MigrateOptions, progress: Progress
+) -> GateReport:
+    """Hold the graphs to the limits beside fp32, and keep both outputs in the bundle. fp32 itself is only measured."""
+    from onnxmt.measure.direction import scored_language
+    from onnxmt.measure.gate import QualityGate
+    from onnxmt.measure.quality import write_evaluation
+
+    name, plan = built.exported.recipe.name, built.plan
+    exact = options.precision.exact
+    outputs = baseline if exact else _evaluate(built, texts, progress)
+    language = scored_language(texts, plan.languages)
+    report = QualityGate(texts, baseline, target_language=language, limits=options.limits).judge(outputs, label=name)
+    if options.gate == "enforce":
+        report.raise_if_missed(
+            model=plan.checkpoint.name,
+            fix="Nothing was written. Take a safer precision, allow more (--max-bleu-drop), or look at everything with "
+            "--gate report",
+        )
+    if not exact:
+        write_evaluation(built.folder, texts, {FP32: baseline, name: outputs})
+    return report
+
+
+def _manifest(built: _Built, report: VerificationReport | None, quality: GateReport | None) -> Manifest:
+    """Describe the bundle with all that was found out about it."""
+    verification = UNVERIFIED if report is None else report.for_manifest()
+    if report is not None and not built.exported.recipe.exact:
+        verification = dataclasses.replace(verification, graphs="fp32")
+    manifest = manifest_of(built.plan, built.exported, verification)
+    if quality is None:
+        return manifest
+    from onnxmt.measure.quality import manifest_quality
+
+    return dataclasses.replace(manifest, quality=manifest_quality(quality, built.translator))
+
+
+def _warnings(built: _Built, report: VerificationReport | None, quality: GateReport | None) -> tuple[str, ...]:
     """What a user should know of this model, in one line each."""
-    checkpoint = plan.checkpoint
+    checkpoint, exported = built.plan.checkpoint, built.exported
     found: Sequence[str | None] = (
         licence_warning(checkpoint.licence),
-        plan.settings.length_warning,
+        built.plan.settings.length_warning,
         f"generation settings without a meaning were left out: {', '.join(ignored)}"
         if (ignored := unknown_settings(checkpoint.generation))
         else None,
@@ -280,5 +298,6 @@ def _warnings(plan: _Plan, exported: ExportedGraphs, report: VerificationReport 
         if exported.untied
         else None,
         "the bundle is unverified: nothing has compared its graphs with PyTorch" if report is None else None,
+        *(() if quality is None else (f"a quality limit was missed: {miss}" for miss in quality.misses)),
     )
     return tuple(warning for warning in found if warning)

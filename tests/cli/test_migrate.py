@@ -67,7 +67,7 @@ def test_export_writes_beside_and_says_where(checkpoint: Path, monkeypatch: pyte
 
 
 def test_migrate_without_verification_translates_two_sentences(checkpoint: Path, tmp_path: Path) -> None:
-    outcome = invoke("migrate", checkpoint, "-o", tmp_path / "out", "--verify", "none")
+    outcome = invoke("migrate", checkpoint, "-o", tmp_path / "out", "--verify", "none", "--gate", "off")
     assert outcome.code == 0
     lines = outcome.lines
     assert lines[-1] == str(tmp_path / "out")
@@ -76,7 +76,7 @@ def test_migrate_without_verification_translates_two_sentences(checkpoint: Path,
 
 
 def test_migrate_in_json(checkpoint: Path, tmp_path: Path) -> None:
-    outcome = invoke("migrate", checkpoint, "-o", tmp_path / "out", "--verify", "none", "--json")
+    outcome = invoke("migrate", checkpoint, "-o", tmp_path / "out", "--verify", "none", "--precision", "fp32", "--json")
     found = json.loads(outcome.text)
     assert outcome.code == 0
     assert outcome.err == ""
@@ -107,7 +107,7 @@ def test_no_judge_stops_before_the_work(checkpoint: Path, tmp_path: Path, monkey
 def verified(pristine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The small checkpoint migrated live: PyTorch judges it."""
     folder = tmp_path_factory.mktemp("live") / "tiny"
-    outcome = invoke("migrate", pristine, "-o", folder, "--verify", "live")
+    outcome = invoke("migrate", pristine, "-o", folder, "--verify", "live", "--precision", "fp32")
     assert outcome.code == 0, outcome.err
     assert "Verification passed: every layer equals the reference" in outcome.text
     assert outcome.lines[-1] == str(folder)
@@ -155,9 +155,18 @@ def test_live_verification_is_written_into_an_unverified_bundle(pristine: Path, 
     assert invoke("verify", folder).code == 0
 
 
-def test_only_an_fp32_bundle_can_be_verified(checkpoint: Path, tmp_path: Path) -> None:
-    assert invoke("export", checkpoint, "-o", tmp_path / "int8", "--precision", "int8").code == 0
-    assert "only an fp32 bundle can be verified" in invoke("verify", tmp_path / "int8").error()
+@pytest.mark.reference
+def test_of_an_int8_bundle_only_tokens_are_compared(pristine: Path, tmp_path: Path) -> None:
+    assert invoke("export", pristine, "-o", tmp_path / "int8", "--precision", "int8").code == 0
+    outcome = invoke("verify", tmp_path / "int8", "--reference", pristine)
+    assert (outcome.code, outcome.err) == (0, "")
+    rows = {line.split("  ")[0]: line.split()[-1] for line in outcome.lines if "tokens" in line or "start" in line}
+    assert rows["source tokens"] == rows["start token"] == "passed"
+    assert rows["greedy tokens"] == rows["beam 4 tokens"] == "counted"
+    assert "no limit of fp32 applies" in outcome.text
+    message = invoke("verify", tmp_path / "int8", "--reference", pristine, "--write").error()
+    assert "of precision int8" in message
+    assert "nothing to --write" in message
 
 
 def test_the_bundle_translates(bundle: Path) -> None:

@@ -14,9 +14,9 @@ Model = Annotated[
 DEMO_BUNDLE = Path(__file__).parents[1] / "demo" / "bundle"
 
 
-def _bundle_place(folder: Path) -> Path:
+def bundle_place(folder: Path | None) -> Path | None:
     """`demo`, where a bundle is wanted, is the packaged one; a folder of that name comes first, as everywhere."""
-    return DEMO_BUNDLE if str(folder) == "demo" and not folder.exists() else folder
+    return DEMO_BUNDLE if folder is not None and str(folder) == "demo" and not folder.exists() else folder
 
 
 BundleFolder = Annotated[
@@ -25,7 +25,7 @@ BundleFolder = Annotated[
         metavar="BUNDLE",
         help="A folder that migrate or export wrote, or demo.",
         show_default=False,
-        callback=_bundle_place,
+        callback=bundle_place,
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]

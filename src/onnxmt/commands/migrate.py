@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from onnxmt.commands._options import AsJson, Model, OutputFolder, Overwrite, Pre
 
 if TYPE_CHECKING:
     from onnxmt.bundle import Bundle
+    from onnxmt.measure.gate_report import GateReport
     from onnxmt.migrate import MigrateResult
 
 SAMPLES = ("Good morning.", "Where is the nearest station, and how much does a ticket cost?")
@@ -25,10 +27,18 @@ class Judge(StrEnum):
     NONE = "none"
 
 
+class Gate(StrEnum):
+    """The values of --gate; the same as `migrate.GateMode`."""
+
+    ENFORCE = "enforce"
+    REPORT = "report"
+    OFF = "off"
+
+
 def migrate(
     model: Model,
     output: OutputFolder = None,
-    precision: Precision = "fp32",
+    precision: Precision = "int8",
     verify: Annotated[
         Judge,
         typer.Option(
@@ -36,34 +46,79 @@ def migrate(
             "or not at all."
         ),
     ] = Judge.AUTO,
+    gate: Annotated[
+        Gate,
+        typer.Option(
+            help="A precision that loses more than the limits against fp32 stops the migration (enforce), is only "
+            "reported (report), or nothing is evaluated (off)."
+        ),
+    ] = Gate.ENFORCE,
+    max_bleu_drop: Annotated[
+        float, typer.Option(metavar="X", help="BLEU points that may be lost; a domain or length may lose twice that.")
+    ] = 0.5,
+    max_chrf_drop: Annotated[
+        float | None, typer.Option(metavar="X", help="The same for chrF.  [default: 0.7 of the BLEU points]")
+    ] = None,
+    evaluation: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Evaluate on these lines (DOMAIN, SOURCE, REFERENCE between tabs) instead of the shipped ones.",
+        ),
+    ] = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
     """Migrate MODEL to a bundle, and prove that it equals PyTorch.
 
-    Reads the checkpoint, builds the graphs from its weights, compares them layer by layer with PyTorch or with a
-    recording of it, and writes a folder that needs nothing else. Prints the verification, two translations, and the
-    folder's path as the last line. When anything fails, nothing is left behind.
+    Reads the checkpoint, builds the graphs in fp32, compares them layer by layer with PyTorch or with a recording of
+    it, then builds them in the precision wanted and compares translations (BLEU, chrF; greedy and beam 4; by domain and
+    length). Writes a folder that needs nothing else, and prints its path as the last line. When anything fails, nothing
+    is left behind.
 
     \b
     Examples:
       onnxmt migrate demo
-      onnxmt migrate Helsinki-NLP/opus-mt-en-zh -o en-zh
+      onnxmt migrate Helsinki-NLP/opus-mt-en-zh -o en-zh --max-bleu-drop 0.3
+      onnxmt migrate ./my-checkpoint --precision fp32
       onnxmt migrate ./my-checkpoint --verify none --json
     """
     from onnxmt.commands._console import step_progress
     from onnxmt.commands._options import bundle_folder
+    from onnxmt.errors import QualityGateError
+    from onnxmt.measure.gate_report import GateLimits
+    from onnxmt.measure.texts import read_table
     from onnxmt.migrate import MigrateOptions
     from onnxmt.migrate import migrate as run
     from onnxmt.precision import recipe
 
-    options = MigrateOptions(precision=recipe(precision), verify=verify.value, overwrite=overwrite)
+    options = MigrateOptions(
+        precision=recipe(precision),
+        verify=verify.value,
+        gate=gate.value,
+        limits=GateLimits(max_bleu_drop=max_bleu_drop, max_chrf_drop=max_chrf_drop),
+        evaluation=None if evaluation is None else read_table(evaluation),
+        overwrite=overwrite,
+    )
     folder = bundle_folder(output, model=model, precision=options.precision.name)
-    with step_progress() as progress:
-        result = run(model, folder, options=options, progress=progress)
-        progress.step("translate two sentences")
-        samples = _samples(result.bundle)
+    try:
+        with step_progress() as progress:
+            result = run(model, folder, options=options, progress=progress)
+            progress.step("translate two sentences")
+            samples = _samples(result.bundle)
+    except QualityGateError as error:
+        if not as_json:
+            _print_report(error.report)
+        raise
     show_result(result, samples, as_json=as_json)
+
+
+def _print_report(report: GateReport | None) -> None:
+    """Show all figures of a migration that the gate stopped; the error that follows is one line."""
+    from onnxmt.commands._console import stdout_console
+
+    if report is not None:
+        report.print_to(stdout_console())
 
 
 def show_result(result: MigrateResult, samples: list[tuple[str, str]], *, as_json: bool) -> None:
@@ -78,11 +133,15 @@ def show_result(result: MigrateResult, samples: list[tuple[str, str]], *, as_jso
         warn(warning)
     if report is not None:
         report.print_to(stdout_console())
+    if result.quality is not None:
+        if report is not None:
+            print()
+        result.quality.print_to(stdout_console())
     if samples:
         print()
     for source, text in samples:
         print(f"{source}\n  → {text}")
-    if samples or report is not None:
+    if samples or report is not None or result.quality is not None:
         print()
     print(bundle.folder)
 
@@ -97,6 +156,7 @@ def result_json(result: MigrateResult, samples: list[tuple[str, str]]) -> dict[s
         "bytes": bundle.size,
         "status": bundle.manifest.verification.status,
         "verification": None if report is None else report.to_dict(),
+        "quality": bundle.manifest.quality,
         "samples": [{"source": source, "text": text} for source, text in samples],
         "warnings": list(result.warnings),
     }

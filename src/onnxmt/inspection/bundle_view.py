@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from onnxmt import records
@@ -60,10 +61,13 @@ def bundle_page(bundle: Bundle) -> str:
 
 
 def verification_word(manifest: Manifest) -> str:
-    """One of "verified", "unverified" and "verification failed": shown wherever a bundle is."""
-    if manifest.verification.status == "unverified":
+    """One of "verified", "verified in fp32", "unverified" and "verification failed": shown wherever a bundle is."""
+    found = manifest.verification
+    if found.status == "unverified":
         return "unverified"
-    return "verified" if manifest.verification.passed else "verification failed"
+    if not found.passed:
+        return "verification failed"
+    return "verified" if found.graphs == "own" else "verified in fp32"
 
 
 def threads_reason(limit: CpuLimit) -> str:
@@ -97,6 +101,8 @@ def _verification(manifest: Manifest) -> Section:
     how = "live against" if found.status == "live" else "against a recording of"
     judge = ", ".join(f"{name} {value}" for name, value in found.judge.items())
     section.add("status", f"{verification_word(manifest)} {how} {judge}")
+    if found.graphs == "fp32":
+        section.add("of", "the fp32 graphs of the same weights; these graphs were then compared with those (Quality)")
     missed = [row for row in found.rows if not row.passed]
     errors = [row.max_abs_error for row in found.rows if row.max_abs_error is not None]
     worst = f", largest error {max(errors):.1e}" if errors else ""
@@ -170,15 +176,38 @@ def _running() -> Section:
 
 
 def _measured(manifest: Manifest) -> list[Section]:
-    """Figures that other tools have written into the manifest, as they are."""
-    sections = []
-    for title, figures in (("Quality", manifest.quality), ("Speed", manifest.speed), ("CPU", manifest.cpu)):
+    """Figures that other tools have written into the manifest: quality in short, the others as they are."""
+    sections = [] if not manifest.quality else [_quality(manifest.quality)]
+    for title, figures in (("Speed", manifest.speed), ("CPU", manifest.cpu)):
         if figures:
             section = Section(title)
             for name, value in figures.items():
                 section.add(name, str(value))
             sections.append(section)
     return sections
+
+
+def _quality(found: Mapping[str, Any]) -> Section:
+    """The headline, how it was measured, and each mode beside fp32; the parts are in the manifest."""
+    section = Section("Quality")
+    for name in ("bleu", "chrf"):
+        if isinstance(value := found.get(name), float):
+            section.add(name, f"{value:.2f} with {counted(found.get('beams', 1), 'beam')}")
+    how = found.get("how")
+    if isinstance(how, Mapping):
+        section.add("measured on", f"{how.get('lines')} lines of {how.get('set')}, {how.get('date')}")
+        section.add("signatures", *(f"{name} {text}" for name, text in dict(how.get("signatures", {})).items()))
+    section.add("beside fp32", {"not needed": "this is fp32"}.get(str(found.get("gate")), str(found.get("gate"))))
+    modes = found.get("modes") if found.get("gate") != "not needed" else None
+    for mode, row in modes.items() if isinstance(modes, Mapping) else ():
+        drops = [
+            f"{name} drop {drop['value']:.2f} ({drop['lower']:.2f} to {drop['upper']:.2f})"
+            for name, drop in (("BLEU", row.get("bleu_drop")), ("chrF", row.get("chrf_drop")))
+            if drop
+        ]
+        section.add(mode, ", ".join([*drops, f"{row['identical']:.0%} of the outputs identical"]))
+    section.add("missed", *found.get("misses", ()))
+    return section
 
 
 def _files(bundle: Bundle) -> Section:

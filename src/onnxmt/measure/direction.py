@@ -18,19 +18,21 @@ def texts_for(languages: Languages, *, model: str) -> EvaluationSet:
     model that reads neither language.
     """
     texts = shipped_texts()
-    english, chinese = (_has_english(languages.source), _has_chinese(languages.source))
-    if not languages.source and not languages.target:
+    source = (languages.default_source,) if languages.default_source else languages.source
+    target = (languages.default_target,) if languages.default_target else languages.target
+    english, chinese = (_has_english(source), _has_chinese(source))
+    if not source and not target:
         return texts.without_references()
-    if (english or not languages.source) and _has_chinese(languages.target):
+    if (english or not source) and _has_chinese(target):
         return texts
-    if (chinese or not languages.source) and _has_english(languages.target):
+    if (chinese or not source) and _has_english(target):
         return texts.swapped()
-    if english or not languages.source:
+    if english or not source:
         return texts.without_references()
     if chinese:
         return texts.swapped().without_references()
     raise UsageError(
-        f"{model} translates from {', '.join(languages.source[:5])}, and the shipped evaluation set is English and "
+        f"{model} translates from {', '.join(source[:5])}, and the shipped evaluation set is English and "
         "Chinese: name a file of your own (--evaluation FILE: DOMAIN, tab, SOURCE, tab, REFERENCE), or go without the "
         "comparison (--gate off)"
     )
@@ -46,8 +48,9 @@ def requested_language(codes: tuple[str, ...], wanted: str | None) -> str | None
 
 def scored_language(texts: EvaluationSet, languages: Languages) -> str | None:
     """Return the language that outputs are in: the set's, or else the model's where it has only one."""
-    if texts.target_language is not None:
-        return texts.target_language
+    stated = texts.target_language or languages.default_target
+    if stated is not None:
+        return stated
     if languages.target and all(is_chinese(code) for code in languages.target):
         return "zh"
     return languages.target[0] if len(languages.target) == 1 else None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from onnxmt.errors import UsageError
 from onnxmt.measure.evaluation import Comparison, Evaluation, EvaluationRow
 from onnxmt.measure.outputs import Output, count_faults
 from onnxmt.measure.scores import TER_CHARACTERS, Difference, Scorer, Tokenization, choose_tokenization
-from onnxmt.measure.texts import EvaluationSet, Part, parts_of
+from onnxmt.measure.texts import EvaluationSet, Part, parts_of, read_lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +29,12 @@ class Answers:
     def texts(self) -> list[str]:
         """The texts alone."""
         return [output.text for output in self.outputs]
+
+
+def answers_in(path: Path) -> Answers:
+    """Read a file of translations, one a line; raises UsageError."""
+    lines = read_lines(path)
+    return Answers(label=path.name, outputs=tuple(Output(text=line) for line in lines), facts={"file": path.name})
 
 
 @dataclass(frozen=True, kw_only=True)

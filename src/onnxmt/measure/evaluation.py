@@ -104,7 +104,7 @@ class Evaluation:
             _say(console, f"{name}: {signature}")
         for facts, title in ((self.facts, "made by"), (self.against_facts, "compared with")):
             if facts:
-                _say(console, f"{title}: {', '.join(_fact(name, value) for name, value in facts.items())}")
+                _say(console, f"{title}: {_facts_line(facts)}")
         for note in self.notes:
             _say(console, f"Note: {note}")
 
@@ -162,10 +162,16 @@ def _row_json(row: EvaluationRow) -> dict[str, Any]:
     return {"lines": row.lines, **_scores_json(row.score), "against": beside}
 
 
-def _fact(name: str, value: Any) -> str:
-    if isinstance(value, Mapping):
-        return f"{name} {' '.join(f'{key}={part}' for key, part in value.items())}"
-    return f"{name} {value}"
+def _facts_line(facts: Mapping[str, Any]) -> str:
+    """The facts that are known, in one line; a precision that is the same everywhere is the recipe's."""
+    shown = []
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            same = name == "precision" and len(set(value.values())) == 1
+            shown += [] if same else [f"{key} {part}" for key, part in value.items() if not isinstance(part, list)]
+        elif value is not None and name != "name":
+            shown.append(f"{name.replace('_', ' ')} {value}")
+    return ", ".join(shown)
 
 
 def _table(left: Sequence[str], right: Sequence[str], *, framed: bool) -> Table:

@@ -144,7 +144,8 @@ def _drop(difference: Difference | None) -> Drop | None:
     """Turn candidate minus fp32 into a loss."""
     if difference is None:
         return None
-    return Drop(value=-difference.value, lower=-difference.upper, upper=-difference.lower, p_value=difference.p_value)
+    lower, value, upper = (0.0 - gain for gain in (difference.upper, difference.value, difference.lower))
+    return Drop(value=value, lower=lower, upper=upper, p_value=difference.p_value)  # 0.0 - 0.0, for -0.0 looks wrong
 
 
 def _distinct(worst: Sequence[WorstLine]) -> tuple[WorstLine, ...]:

@@ -24,7 +24,9 @@ PART_FACTOR = 2
 CHRF_PER_BLEU = 0.7
 """How far chrF2 moves when BLEU moves by 1: over bootstrap samples of the shipped set and the precisions int8,
 int8-dynamic and int4 the standard deviation of the chrF2 drop is 0.6 to 0.8 of that of the BLEU drop."""
-_NAMED_MISSES, _NAMED_LINES, _SHOWN = 4, 3, 60
+FP32 = "fp32"
+"""The label of fp32 itself, which is measured beside itself and has nothing to miss."""
+_NAMED_MISSES, _NAMED_LINES, _SHOWN, _DIGITS = 4, 3, 60, 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +186,11 @@ class GateReport:
         return (*loops, *found)
 
     @property
+    def exact(self) -> bool:
+        """Whether this is fp32 itself."""
+        return self.label == FP32
+
+    @property
     def passed(self) -> bool:
         """True when no limit was missed."""
         return not self.misses
@@ -224,7 +231,7 @@ class GateReport:
 
     def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
         """Return the report as JSON values; `texts=False` leaves out what quotes the set."""
-        worst: list[dict[str, Any]] = [records.to_json(line) for line in self.worst]
+        worst = [{**records.to_json(line), "chrf_loss": round(line.chrf_loss, _DIGITS)} for line in self.worst]
         if not texts:
             worst = [{key: line[key] for key in ("line", "mode", "domain", "chrf_loss", "looped")} for line in worst]
         return {
@@ -249,11 +256,13 @@ class GateReport:
 
     def print_to(self, console: Console) -> None:
         """Print the table, the faults, the notes and the worst lines; without frames where it is no terminal."""
-        how = "against references" if self.referenced else "against fp32's output, for want of references"
-        _say(console, f"Quality of {self.label} beside fp32 on {self.texts.lines} lines of {self.texts.name}, {how}")
-        console.print(self._table(framed=console.is_terminal))
+        beside = "" if self.exact else " beside fp32"
+        how = "against references" if self.referenced else "without references"
+        _say(console, f"Quality of {self.label}{beside} on {self.texts.lines} lines of {self.texts.name}, {how}")
+        if self.referenced or not self.exact:
+            console.print(self._table(framed=console.is_terminal))
         for mode, faults in self.faults.items():
-            _say(console, f"{mode}: {_faults_line(faults, self.label)}")
+            _say(console, f"{mode}: {_faults_line(faults, self.label, exact=self.exact)}")
         for name, signature in self.signatures.items():
             _say(console, f"{name}: {signature}")
         for note in self.notes:
@@ -262,11 +271,20 @@ class GateReport:
             _say(console, f"Worst: {_described(line, self.label)}")
         for miss in self.misses:
             _say(console, f"Missed: {miss}")
-        verdict = "passed: no limit was missed" if self.passed else f"FAILED: {len(self.misses)} limit(s) missed"
-        _say(console, f"Quality gate {verdict}")
+        if not self.exact:
+            verdict = "passed: no limit was missed" if self.passed else f"FAILED: {len(self.misses)} limit(s) missed"
+            _say(console, f"Quality gate {verdict}")
 
     def _table(self, *, framed: bool) -> Table:
         table = Table(box=box.SIMPLE_HEAD if framed else None, pad_edge=False)
+        if self.exact:
+            for heading in ("mode", "part", "lines", "BLEU", "chrF"):
+                table.add_column(heading, justify="left" if heading in ("mode", "part") else "right", no_wrap=True)
+            for row in self.rows:
+                if row.candidate is not None:
+                    score = row.candidate
+                    table.add_row(row.mode, _part_name(row), str(row.lines), f"{score.bleu:.2f}", f"{score.chrf:.2f}")
+            return table
         scored = ("BLEU fp32", "BLEU", "drop", "95 % interval", "chrF", "drop") if self.referenced else ()
         for heading in ("mode", "part", "lines", *scored, "chrF to fp32", "identical", "length", "verdict"):
             left = heading in ("mode", "part", "verdict")
@@ -288,29 +306,33 @@ class GateReport:
 def _row_json(row: GateRow) -> dict[str, Any]:
     return {
         "lines": row.lines,
-        "bleu": row.candidate.bleu if row.candidate else None,
-        "chrf": row.candidate.chrf if row.candidate else None,
-        "fp32_bleu": row.fp32.bleu if row.fp32 else None,
-        "fp32_chrf": row.fp32.chrf if row.fp32 else None,
-        "bleu_drop": None if row.bleu_drop is None else records.to_json(row.bleu_drop),
-        "chrf_drop": None if row.chrf_drop is None else records.to_json(row.chrf_drop),
-        "brevity_penalty": row.candidate.brevity_penalty if row.candidate else None,
-        "agreement_chrf": row.agreement,
-        "identical": row.identical,
-        "length_ratio": row.length_ratio,
+        "bleu": row.candidate and round(row.candidate.bleu, _DIGITS),
+        "chrf": row.candidate and round(row.candidate.chrf, _DIGITS),
+        "fp32_bleu": row.fp32 and round(row.fp32.bleu, _DIGITS),
+        "fp32_chrf": row.fp32 and round(row.fp32.chrf, _DIGITS),
+        "bleu_drop": row.bleu_drop and _drop_json(row.bleu_drop),
+        "chrf_drop": row.chrf_drop and _drop_json(row.chrf_drop),
+        "brevity_penalty": row.candidate and round(row.candidate.brevity_penalty, _DIGITS),
+        "agreement_chrf": round(row.agreement, _DIGITS),
+        "identical": round(row.identical, _DIGITS),
+        "length_ratio": round(row.length_ratio, _DIGITS),
     }
+
+
+def _drop_json(drop: Drop) -> dict[str, float]:
+    return {name: round(value, _DIGITS) for name, value in records.to_json(drop).items()}
 
 
 def _part_name(row: GateRow) -> str:
     return "all" if row.kind == "all" else row.name
 
 
-def _faults_line(faults: ModeFaults, label: str) -> str:
+def _faults_line(faults: ModeFaults, label: str, *, exact: bool) -> str:
     parts = []
     for name in ("repeating", "unfinished", "empty"):
         before, after = getattr(faults.fp32, name), getattr(faults.candidate, name)
-        parts.append(f"{name} outputs: {after} in {label}, {before} in fp32")
-    return "; ".join(parts)
+        parts.append(f"{after} {name}" if exact else f"{after} {name} in {label} and {before} in fp32")
+    return f"outputs {', '.join(parts)}"
 
 
 def _described(line: WorstLine, label: str) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import datetime
-import importlib.metadata
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from onnxmt import records
 from onnxmt.manifest import Manifest
 from onnxmt.runtime.session import RuntimeOptions
+from onnxmt.versions import package_versions
 
 _PACKAGES = ("onnxmt", "onnxruntime", "numpy", "sacrebleu")
 
@@ -20,15 +20,9 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def package_versions(names: Sequence[str] = _PACKAGES) -> dict[str, str]:
-    """Return the version of Python and of each installed package."""
-    versions = {"python": platform.python_version()}
-    for name in names:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
+def measuring_versions() -> dict[str, str]:
+    """Return the versions that a measured figure can depend on."""
+    return package_versions(_PACKAGES)
 
 
 def machine_facts() -> dict[str, Any]:

@@ -1,0 +1,137 @@
+"""What is known of a checkpoint before the long work, and what a bundle of it holds and says about itself."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnxmt.checkpoint import Checkpoint, licence_warning, read_checkpoint
+from onnxmt.errors import TokenizerError
+from onnxmt.manifest import (
+    CONFIG_NAME,
+    GENERATION_CONFIG_NAME,
+    Dimensions,
+    Graphs,
+    Languages,
+    Licence,
+    Manifest,
+    Precision,
+    Source,
+    Verification,
+)
+from onnxmt.models import architecture_of
+from onnxmt.runtime.settings import GenerationSettings
+from onnxmt.runtime.tokenizer import Tokenizer, TokenizerSpec, load_tokenizer, tokenizer_spec
+from onnxmt.versions import package_versions
+
+if TYPE_CHECKING:
+    from onnxmt.export import ExportedGraphs
+    from onnxmt.hub import ResolvedModel
+
+# What is told of the versions that made a bundle; a package that is absent is left out.
+_TOOLS = ("onnxmt", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "numpy", "sentencepiece", "tokenizers")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A checkpoint, its settings and its tokenizer: read, checked, and small but for the weights, which are lazy."""
+
+    resolved: ResolvedModel
+    checkpoint: Checkpoint
+    settings: GenerationSettings
+    spec: TokenizerSpec
+    tokenizer: Tokenizer
+
+    @property
+    def languages(self) -> Languages:
+        """The model's own language codes."""
+        codes = self.tokenizer.languages()
+        return Languages(source=codes.source, target=codes.target)
+
+
+def make_plan(resolved: ResolvedModel) -> Plan:
+    """Read and check all that is small, so that a wrong model is refused before the long work."""
+    checkpoint = read_checkpoint(resolved)
+    architecture_of(checkpoint.config)
+    spec = tokenizer_spec(checkpoint.folder, checkpoint.config)
+    return Plan(
+        resolved=resolved,
+        checkpoint=checkpoint,
+        settings=GenerationSettings.from_checkpoint(checkpoint.config, checkpoint.generation),
+        spec=spec,
+        tokenizer=load_tokenizer(checkpoint.folder, spec),
+    )
+
+
+def check_vocabulary(plan: Plan, exported: ExportedGraphs) -> None:
+    """Refuse a tokenizer that can yield ids which the embedding has no row for."""
+    limits, dimensions = plan.tokenizer.vocabulary_limits, exported.dimensions
+    problems = [
+        f"the {side} side gives ids up to {largest}, and the {stack} embedding has {rows} rows"
+        for side, largest, stack, rows in (
+            ("source", limits.source, "encoder", dimensions.source_vocab_size),
+            ("target", limits.target, "decoder", dimensions.target_vocab_size),
+        )
+        if largest >= rows
+    ]
+    if problems:
+        raise TokenizerError(
+            f"the tokenizer of {plan.checkpoint.name} does not match its weights: {'; '.join(problems)}. "
+            "Use the tokenizer files that belong to this checkpoint"
+        )
+
+
+def copy_files(plan: Plan, folder: Path) -> None:
+    """Put beside the graphs all that running and understanding them needs."""
+    checkpoint = plan.checkpoint
+    for name in plan.spec.files:
+        shutil.copyfile(checkpoint.folder / name, folder / name)
+    if checkpoint.card is not None:
+        shutil.copyfile(checkpoint.card, folder / checkpoint.card.name)
+    _write_json(folder / CONFIG_NAME, dict(checkpoint.config))
+    _write_json(folder / GENERATION_CONFIG_NAME, plan.settings.to_dict())
+
+
+def _write_json(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+
+
+def manifest_of(plan: Plan, exported: ExportedGraphs, verification: Verification) -> Manifest:
+    """Describe a bundle of these graphs; nothing has been measured yet, and no file is listed."""
+    checkpoint, recipe, sizes = plan.checkpoint, exported.recipe, exported.dimensions
+    return Manifest(
+        name=checkpoint.name.rpartition("/")[2],
+        version=None,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        source=Source(model=checkpoint.name, revision=checkpoint.revision, origin=plan.resolved.origin),
+        architecture=str(checkpoint.config["model_type"]),
+        languages=plan.languages,
+        licence=Licence(id=checkpoint.licence, warning=licence_warning(checkpoint.licence)),
+        recipe=recipe.name,
+        precision=Precision(
+            encoder=recipe.encoder,
+            decoder=recipe.decoder,
+            cross_kv=recipe.cross_kv,
+            lm_head=recipe.lm_head,
+            embedding=recipe.embedding,
+        ),
+        graphs=Graphs(encoder=exported.encoder, decoder=exported.decoder, weights=(exported.weights_file,)),
+        dimensions=Dimensions(
+            encoder_layers=sizes.encoder.layers,
+            decoder_layers=sizes.decoder.layers,
+            encoder_heads=sizes.encoder.heads,
+            decoder_heads=sizes.decoder.heads,
+            head_dim=sizes.decoder.head_dim,
+            d_model=sizes.d_model,
+            source_vocabulary=sizes.source_vocab_size,
+            target_vocabulary=sizes.target_vocab_size,
+            positions=sizes.max_source_positions,
+        ),
+        tokenizer=plan.spec.to_dict(),
+        verification=verification,
+        tools=package_versions(_TOOLS),
+    )
