@@ -183,8 +183,8 @@ class Tally:
         """True while no tensor or token of this sentence has diverged."""
         return all(self._index[text] not in row.different for row in self._rows.values())
 
-    def report(self, judge: JudgeFacts, counts: SentenceCounts) -> VerificationReport:
-        """Return the report over everything added so far."""
+    def report(self, judge: JudgeFacts, counts: SentenceCounts, *, notes: Sequence[str] = ()) -> VerificationReport:
+        """Return the report over everything added so far, with `notes` in front of its own."""
         rows = tuple(row.finished(layer.name) for layer, row in sorted(self._rows.items(), key=lambda item: item[0]))
         return VerificationReport(
             judge=judge,
@@ -195,7 +195,7 @@ class Tally:
             categories=self._categories(),
             first_divergence=self._first[2] if self._first else None,
             near_ties=len(self._near_ties),
-            notes=self._notes(judge, counts, rows),
+            notes=(*notes, *self._notes(judge, counts, rows)),
         )
 
     def _diverged(
@@ -237,6 +237,10 @@ class Tally:
 
     def _notes(self, judge: JudgeFacts, counts: SentenceCounts, rows: Sequence[VerificationRow]) -> tuple[str, ...]:
         notes = []
+        if told := " → ".join(code for code in (judge.source, judge.target) if code is not None):
+            notes.append(f"languages: {told}")
+        if judge.own_tokens is not None:
+            notes.append(f"source tokens are onnxmt's own and were not compared: {judge.own_tokens}")
         if counts.skipped:
             notes.append(
                 f"{counts.skipped} of {counts.lines} sentences have more tokens than the model's {judge.positions} "

@@ -80,6 +80,8 @@ class JudgeFacts:
     """Who judges: the kind, the package versions behind it, and what the comparison ran under.
 
     `max_new_tokens` caps both sides; `positions` is the length of the model's position table, None where it has none.
+    `source` and `target` are the languages that were asked for, in the model's codes. `own_tokens` says why the source
+    tokens are ours and could not be compared; None: they are the judge's.
     """
 
     kind: Literal["live", "recording"]
@@ -90,6 +92,9 @@ class JudgeFacts:
     identity: str | None
     max_new_tokens: int
     positions: int | None
+    source: str | None = None
+    target: str | None = None
+    own_tokens: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -108,6 +108,10 @@ class Recorder:
                 judged=judged,
                 greedy_texts=tuple(sample.sentence.greedy_text for sample in samples),
                 beam_texts=tuple(sample.sentence.beam_text for sample in samples),
+                source=facts.source,
+                target=facts.target,
+                own_tokens=facts.own_tokens,
+                categories=tuple(sentence.category for sentence in self._sentences.sentences),
             ),
             {name: array.astype(ARRAYS[name]) for name, array in arrays.items()},
         )

@@ -40,7 +40,8 @@ from onnxmt.measure.expected import (
     Samples,
     SourceLine,
 )
-from onnxmt.measure.sentences import SentenceSet
+from onnxmt.measure.sentences import Sentence, SentenceSet
+from onnxmt.runtime.tokenizer import Direction
 
 RECORDING_NAME = "verification.npz"
 FORMAT = 1
@@ -102,7 +103,8 @@ class RecordingFacts:
     """The JSON part: who judged what, when, under which settings, and the sizes that the arrays follow from.
 
     `identity` fingerprints the weights (`checkpoint_identity`), `sentence_set` the sentences (`SentenceSet.sha256`);
-    `judged` lists the indices (from 0) of the sentences that fitted the model; the texts are theirs.
+    `judged` lists the indices (from 0) of the sentences that fitted the model; the texts are theirs. `source`, `target`
+    and `own_tokens` are those of JudgeFacts; `categories` holds one a sentence (files of before had none).
     """
 
     format: int
@@ -125,6 +127,10 @@ class RecordingFacts:
     judged: tuple[int, ...]
     greedy_texts: tuple[str, ...]
     beam_texts: tuple[str, ...]
+    source: str | None = records.added(None)
+    target: str | None = records.added(None)
+    own_tokens: str | None = records.added(None)
+    categories: tuple[str, ...] = records.added(())
 
 
 class Recording:
@@ -134,14 +140,34 @@ class Recording:
         self.recorded = facts
         self._arrays = dict(arrays)
 
-    def require(self, *, sentences: SentenceSet, identity: str | None = None) -> None:
-        """Raise RecordingError unless it was made for these sentences and (where given) these weights."""
+    def sentences(self) -> SentenceSet | None:
+        """Return the set that it was made for, None where the file is too old to hold the categories."""
+        recorded = self.recorded
+        if not recorded.categories:
+            return None
+        pairs = zip(recorded.categories, recorded.sentences, strict=True)
+        lines = (
+            Sentence(line=number, category=category, text=text) for number, (category, text) in enumerate(pairs, 1)
+        )
+        return SentenceSet(name="the recorded sentences", sentences=tuple(lines))
+
+    def require(
+        self, *, sentences: SentenceSet, identity: str | None = None, direction: Direction | None = None
+    ) -> None:
+        """Raise RecordingError unless it was made for these sentences and (where given) these weights and languages."""
         remedy = "record it again with torch installed (pip install 'onnxmt[reference]'), or pass --verify none"
         if self.recorded.sentence_set != sentences.sha256:
             raise RecordingError(
                 f"the recorded reference of {self.recorded.model} was made for another sentence set "
                 f"(sha-256 {self.recorded.sentence_set[:12]}…, {sentences.name} has {sentences.sha256[:12]}…): {remedy}"
             )
+        for role in ("source", "target"):
+            wanted, found = getattr(direction, role, None), getattr(self.recorded, role)
+            if wanted is not None and found is not None and wanted != found:
+                raise RecordingError(
+                    f"the recorded reference of {self.recorded.model} was made for the {role} language {found!r}, and "
+                    f"{wanted!r} is asked for: {remedy}"
+                )
         if identity is not None and self.recorded.identity != identity:
             raise RecordingError(
                 f"the recorded reference was made for other weights ({self.recorded.model}, sha-256 "
@@ -160,6 +186,9 @@ class Recording:
             identity=recorded.identity,
             max_new_tokens=recorded.max_new_tokens,
             positions=recorded.positions,
+            source=recorded.source,
+            target=recorded.target,
+            own_tokens=recorded.own_tokens,
         )
 
     def tokenize(self, texts: Sequence[str]) -> list[SourceLine]:
@@ -303,6 +332,8 @@ def _check_arrays(recording: Recording, arrays: Mapping[str, NDArray[Any]]) -> N
     judged = len(facts.judged)
     if not (len(arrays["greedy_lengths"]) == len(arrays["beam_lengths"]) == judged == len(facts.greedy_texts)):
         raise ValueError("the numbers of recorded sentences differ")
+    if facts.categories and len(facts.categories) != len(facts.sentences):
+        raise ValueError("the numbers of sentences and categories differ")
     if len(arrays["source_lengths"]) != len(facts.sentences) or judged != len(facts.beam_texts):
         raise ValueError("the numbers of sentences differ")
     if not all(0 <= number < len(facts.sentences) for number in facts.judged):

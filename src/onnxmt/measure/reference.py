@@ -29,24 +29,38 @@ from onnxmt.measure.expected import (
     forced_tokens,
     pad_batch,
 )
+from onnxmt.measure.instruction import Instruction
 from onnxmt.measure.recording import RECORDING_NAME, checkpoint_identity, read_recording
 from onnxmt.measure.sentences import SentenceSet
 from onnxmt.runtime.cpu import cpu_limit
 
 if TYPE_CHECKING:
     from onnxmt.checkpoint import Checkpoint
+    from onnxmt.runtime.tokenizer import Direction, Tokenizer
 
 Mode = Literal["auto", "live", "recording", "none"]
 MODES: tuple[Mode, ...] = ("auto", "live", "recording", "none")
 OLDEST_TRANSFORMERS = (5, 0)
 
 
-def find_reference(checkpoint: Checkpoint, mode: Mode, sentences: SentenceSet) -> Reference | None:
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """The languages of a verification: in the model's codes, and as transformers is told them; `tokenizer` is ours."""
+
+    direction: Direction
+    instruction: Instruction
+    tokenizer: Tokenizer
+
+
+def find_reference(
+    checkpoint: Checkpoint, mode: Mode, sentences: SentenceSet, *, told: Told | None = None
+) -> Reference | None:
     """Choose the judge of a checkpoint before any work is done; nothing is imported or loaded yet.
 
-    "auto" takes PyTorch where it is installed and else `verification.npz` of the checkpoint's folder; "none" returns
-    None. Raises MissingExtraError (it names `[reference]`) where neither is there, RecordingError for a recording of
-    other weights or other sentences, UsageError for an unknown mode or a transformers that is not supported.
+    `told`: the languages; None: the checkpoint as it stands. "auto" takes PyTorch where it is installed and else
+    `verification.npz` of the checkpoint's folder; "none" returns None. Raises MissingExtraError (it names
+    `[reference]`) where neither is there, RecordingError for a recording of other weights, sentences or languages,
+    UsageError for an unknown mode or a transformers that is not supported.
     """
     if mode not in MODES:
         raise UsageError(f"the verification mode is {mode!r}; allowed: {', '.join(MODES)}")
@@ -58,10 +72,14 @@ def find_reference(checkpoint: Checkpoint, mode: Mode, sentences: SentenceSet) -
         if missing is not None:
             raise MissingExtraError(needed_for="live verification against PyTorch", extra="reference", module=missing)
         _check_version()
-        return TorchReference(checkpoint.folder, name=checkpoint.name, revision=checkpoint.revision)
+        return TorchReference(checkpoint.folder, name=checkpoint.name, revision=checkpoint.revision, told=told)
     if path.is_file():
         recording = read_recording(path)
-        recording.require(sentences=sentences, identity=checkpoint_identity(checkpoint.weights))
+        recording.require(
+            sentences=sentences,
+            identity=checkpoint_identity(checkpoint.weights),
+            direction=None if told is None else told.direction,
+        )
         return recording
     if mode == "recording":
         raise UsageError(
@@ -79,12 +97,15 @@ class TorchReference:
     """The checkpoint in PyTorch: float32 whatever its own dtype, eval mode, no gradients, nothing fetched.
 
     from_pretrained follows the checkpoint's dtype (transformers 5), and an fp16 judge is no judge. The model is
-    loaded on first use and freed by `close`. Source: transformers 5.0 … 5.24, `AutoModelForSeq2SeqLM.generate` and
+    loaded on first use and freed by `close`. `told` says which languages it is told, and in what way; its tokens are
+    looked up in transformers' tokenizer, or in ours where that cannot read the files (`JudgeFacts.own_tokens` then says
+    why). Source: transformers 5.0 … 5.24, `AutoModelForSeq2SeqLM.generate` and
     `forward`.
     """
 
-    def __init__(self, folder: Path, *, name: str, revision: str | None = None) -> None:
-        self._folder, self._name, self._revision = folder, name, revision
+    def __init__(self, folder: Path, *, name: str, revision: str | None = None, told: Told | None = None) -> None:
+        self._folder, self._name, self._revision, self._told = folder, name, revision, told
+        self._instruction = Instruction() if told is None else told.instruction
 
     def facts(self) -> JudgeFacts:
         """Say who judges; loads the model, whose generation settings and position table decide the limits."""
@@ -92,6 +113,7 @@ class TorchReference:
         settings = self._model.generation_config
         own = settings.max_new_tokens or (settings.max_length - 1 if settings.max_length else MAX_NEW_TOKENS)
         table = MAX_NEW_TOKENS if positions is None else positions - 1
+        direction = None if self._told is None else self._told.direction
         return JudgeFacts(
             kind="live",
             versions={name: importlib.metadata.version(name) for name in ("torch", "transformers")},
@@ -101,6 +123,9 @@ class TorchReference:
             identity=None,
             max_new_tokens=max(1, min(MAX_NEW_TOKENS, own, table)),
             positions=positions,
+            source=None if direction is None else direction.source,
+            target=None if direction is None else direction.target,
+            own_tokens=self._their_tokenizer if isinstance(self._their_tokenizer, str) else None,
         )
 
     def generation(self) -> dict[str, Any]:
@@ -110,8 +135,28 @@ class TorchReference:
 
     def tokenize(self, texts: Sequence[str]) -> list[SourceLine]:
         """Encode with the checkpoint's own tokenizer, untruncated."""
+        theirs, before = self._their_tokenizer, self._instruction.before
         with _quiet():
-            return [SourceLine(text=text, tokens=tuple(self._tokenizer(text).input_ids)) for text in texts]
+            return [
+                SourceLine(
+                    text=text,
+                    tokens=tuple(self._our_ids(text) if isinstance(theirs, str) else theirs(before + text).input_ids),
+                )
+                for text in texts
+            ]
+
+    def _our_ids(self, text: str) -> list[int]:
+        assert self._told is not None  # else a tokenizer that cannot be loaded is an error
+        direction = self._told.direction
+        return self._told.tokenizer.encode(text, source=direction.source, target=direction.target)
+
+    def _decode(self, tokens: Sequence[int]) -> str:
+        theirs = self._their_tokenizer
+        if isinstance(theirs, str):
+            assert self._told is not None  # as above
+            return self._told.tokenizer.decode(tokens)
+        text: str = theirs.decode(tokens, skip_special_tokens=True)
+        return text
 
     def judge(self, lines: Sequence[SourceLine]) -> list[ExpectedSentence]:
         """Run the batch: greedy and beam 4 with `generate`, then one teacher-forced pass for the tensors."""
@@ -134,7 +179,7 @@ class TorchReference:
             )
             logits = output.logits.numpy()
             present, cross = _cached_tensors(output)
-            texts = [[self._tokenizer.decode(row, skip_special_tokens=True) for row in part] for part in (greedy, beam)]
+            texts = [[self._decode(row) for row in part] for part in (greedy, beam)]
         batch = _Batch(start=start, cross=cross, logits=logits, present=present)
         return [
             batch.sentence(row, line.tokens, (greedy[row], beam[row]), (texts[0][row], texts[1][row]))
@@ -166,14 +211,35 @@ class TorchReference:
         return model.eval()
 
     @cached_property
-    def _tokenizer(self) -> Any:
-        from transformers import AutoTokenizer  # noqa: TID251 - this file is the judge
+    def _their_tokenizer(self) -> Any:
+        """transformers' tokenizer; a string says why it is no judge here, and our tokens stand in."""
+        import transformers  # noqa: TID251 - this file is the judge
 
+        told = self._instruction
+        if told.unreadable is not None:
+            return told.unreadable
+        kind = getattr(transformers, told.tokenizer_class or "AutoTokenizer")
+        languages = {} if told.source_code is None else {"src_lang": told.source_code}
         try:
             with _quiet():
-                return AutoTokenizer.from_pretrained(self._folder, local_files_only=True)
-        except Exception as error:  # as above
+                return kind.from_pretrained(self._folder, local_files_only=True, **languages)
+        except Exception as error:  # whatever transformers' readers raise means the same here
+            if self._told is not None:
+                return f"transformers cannot load the tokenizer ({str(error).strip().splitlines()[0][:200]})"
             raise CheckpointError(f"transformers cannot load the tokenizer of {self._name}: {error}") from error
+
+    def _first_token(self) -> int | None:
+        """The id of the target's token, by transformers' tokenizer where there is one."""
+        code = self._instruction.target_code
+        if code is None:
+            return None
+        theirs = self._their_tokenizer
+        if isinstance(theirs, str):
+            assert self._told is not None  # as above
+            return self._told.tokenizer.forced_bos_token_id(code)
+        if hasattr(theirs, "get_lang_id"):  # M2M100's tokens are __zh__, its codes zh
+            return int(theirs.get_lang_id(code))
+        return int(theirs.convert_tokens_to_ids(code))
 
     @cached_property
     def _cap(self) -> int:
@@ -184,6 +250,9 @@ class TorchReference:
         settings = copy.deepcopy(self._model.generation_config)
         settings.num_beams, settings.do_sample, settings.num_return_sequences = beams, False, 1
         settings.max_length, settings.max_new_tokens = None, self._cap
+        if (first := self._first_token()) is not None:
+            name = "decoder_start_token_id" if self._instruction.target_starts else "forced_bos_token_id"
+            setattr(settings, name, first)
         for sampling in ("temperature", "top_k", "top_p"):  # unused without sampling, but warned about
             setattr(settings, sampling, None)
         rows: list[list[int]] = self._model.generate(

@@ -9,9 +9,12 @@ from importlib import resources
 from pathlib import Path
 
 from onnxmt.errors import UsageError
+from onnxmt.runtime.languages import is_chinese, language_name, parse_language
 
 CATEGORIES = ("short", "long", "numbers", "names", "colloquial", "technical")
 """The categories of the shipped set, in the order in which reports show them."""
+
+_SHIPPED = {"en": "verification.tsv", "zh": "verification.zh.tsv"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +69,40 @@ def parse_sentences(text: str, *, name: str) -> SentenceSet:
     return SentenceSet(name=name, sentences=tuple(sentences))
 
 
-def verification_sentences() -> SentenceSet:
-    """Return the set that ships with onnxmt."""
-    data = resources.files("onnxmt.measure").joinpath("data", "verification.tsv")
-    return parse_sentences(data.read_text(encoding="utf-8"), name="verification.tsv")
+def verification_sentences(language: str = "en") -> SentenceSet:
+    """Return the set that ships with onnxmt in English, or in Chinese ("zh")."""
+    name = _SHIPPED[language]
+    data = resources.files("onnxmt.measure").joinpath("data", name)
+    return parse_sentences(data.read_text(encoding="utf-8"), name=name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenSentences:
+    """The set that a verification runs on, and what has to be said of the choice."""
+
+    sentences: SentenceSet
+    note: str | None = None
+
+
+def choose_sentences(language: str | None, *, file: Path | None = None) -> ChosenSentences:
+    """Return the set for texts in `language`: a file of one's own, or the one that ships.
+
+    For a language that none ships in it is the English one, and the note says so: tokens and tensors are compared all
+    the same, on text that is not what the model was trained on.
+    """
+    if file is not None:
+        return ChosenSentences(sentences=read_sentences(file))
+    if language is not None and is_chinese(language):
+        return ChosenSentences(sentences=verification_sentences("zh"))
+    parsed = None if language is None else parse_language(language)
+    if parsed is None or parsed.base == "eng":
+        return ChosenSentences(sentences=verification_sentences())
+    reads = language_name(str(language)) or language
+    return ChosenSentences(
+        sentences=verification_sentences(),
+        note=f"the sentences are English, and the model reads {reads}: everything is compared all the same, on text "
+        "that it was not trained on; give sentences in its language with --sentences",
+    )
 
 
 def read_sentences(path: Path) -> SentenceSet:

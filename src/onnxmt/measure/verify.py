@@ -41,13 +41,16 @@ from onnxmt.measure.sentences import SentenceSet
 from onnxmt.measure.verdict import SentenceCounts, VerificationReport
 from onnxmt.runtime.search import Step, search
 from onnxmt.runtime.settings import GenerationSettings
-from onnxmt.runtime.tokenizer import Tokenizer
+from onnxmt.runtime.tokenizer import Direction, Tokenizer
 
 Ids = NDArray[np.int64]
 Found: TypeAlias = tuple[int, ...] | str
 """The tokens of a sentence, or why there are none."""
 MIXED_ROWS = 8
 """Sentences in the batch of mixed lengths that is compared with one sentence at a time."""
+
+
+_NOTHING_TOLD = Direction()
 
 
 class Graphs(Protocol):
@@ -68,11 +71,15 @@ class Graphs(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """What is verified: the graphs, the tokenizer and the generation settings that a bundle would run with."""
+    """What is verified: the graphs, the tokenizer and the generation settings that a bundle would run with.
+
+    `direction` is what the tokenizer is told, and what the settings are for (`runtime.direction.settings_for`).
+    """
 
     graphs: Graphs
     tokenizer: Tokenizer
     settings: GenerationSettings
+    direction: Direction = _NOTHING_TOLD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,12 +102,14 @@ def verify(
     sentences: SentenceSet,
     *,
     options: VerifyOptions | None = None,
+    notes: Sequence[str] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> VerificationReport:
     """Compare every layer on every sentence that fits the model; the report says whether all of them are equal.
 
-    `progress` is called with sentences done and sentences in all. Raises UsageError when no sentence fits the model,
-    and whatever the session or the judge raise; a difference is never raised, it is in the report.
+    `notes` go into the report. `progress` is called with sentences done and sentences in all. Raises UsageError when no
+    sentence fits the model, and whatever the session or the judge raise; a difference is never raised, it is in the
+    report.
     """
     options = options or VerifyOptions()
     facts = reference.facts()
@@ -111,7 +120,8 @@ def verify(
     if not total:
         raise UsageError(f"no sentence of {sentences.name} fits the {facts.positions} positions of {facts.model}")
     verifier = _Verifier(candidate, tally, max_new_tokens=facts.max_new_tokens)
-    verifier.check_source_tokens(lines)
+    if facts.own_tokens is None:
+        verifier.check_source_tokens(lines)
     done = 0
     greedy: dict[str, tuple[int, ...]] = {}
     for group in groups:
@@ -128,7 +138,7 @@ def verify(
         lines=len(sentences.sentences),
         skipped=len(sentences.sentences) - total,
     )
-    return tally.report(facts, counts)
+    return tally.report(facts, counts, notes=notes)
 
 
 class _Verifier:
@@ -136,6 +146,7 @@ class _Verifier:
 
     def __init__(self, candidate: Candidate, tally: Tally, *, max_new_tokens: int) -> None:
         self._graphs, self._tokenizer, self._tally = candidate.graphs, candidate.tokenizer, tally
+        self._direction = candidate.direction
         self._greedy, self._beam = (
             dataclasses.replace(
                 candidate.settings, num_beams=beams, do_sample=False, num_return_sequences=1,
@@ -148,7 +159,9 @@ class _Verifier:
         """Compare our tokenizer's ids with the judge's; what follows then runs on the judge's ids."""
         for line in lines:
             try:
-                problem = describe_tokens(self._tokenizer.encode(line.text), line.tokens)
+                told = self._direction
+                tokens = self._tokenizer.encode(line.text, source=told.source, target=told.target)
+                problem = describe_tokens(tokens, line.tokens)
             except TokenizerError as error:
                 problem = f"the tokenizer refused it: {error}"
             self._tally.tokens(SOURCE_TOKENS, line.text, problem)
