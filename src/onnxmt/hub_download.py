@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 import sys
+import traceback
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,11 @@ from onnxmt.weights import no_weights, preferred_entry, shard_files
 
 # huggingface_hub 1.x raises httpx's errors and 2.x httpx2's: the base class of its own errors is the handle on either.
 TRANSPORT_ERROR: type[BaseException] = errors.HfHubHTTPError.__bases__[0]
-DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS)
+# RuntimeError is hf_xet's; ValueError, TypeError and KeyError are what comes of an answer that is not the hub's.
+LIBRARY_ERRORS = (
+    OSError, TRANSPORT_ERROR, errors.SafetensorsParsingError, RuntimeError, ValueError, TypeError, KeyError,
+)  # fmt: skip
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 DEFAULT_REVISION = "main"
 
 
@@ -233,7 +238,7 @@ def _translated(request: _Request) -> Iterator[None]:
         yield
     except (DownloadError, CheckpointError):
         raise
-    except (OSError, TRANSPORT_ERROR, errors.SafetensorsParsingError, ValueError, TypeError, KeyError) as error:
+    except LIBRARY_ERRORS as error:
         raise DownloadError(_message(request, error)) from error
     finally:
         logger.setLevel(level)
@@ -251,8 +256,12 @@ def _diagnosis(request: _Request, error: BaseException) -> tuple[str, str]:
         if isinstance(link, errors.HfHubHTTPError):
             return _http_diagnosis(request, link)
     for link in chain:
-        if isinstance(link, OSError) and link.errno in DISK_FAULTS and not isinstance(link, ConnectionError):
-            return f"{link.strerror} in the cache {constants.HF_HUB_CACHE}", "make room, or set HF_HOME to another disk"
+        if isinstance(link, OSError) and (link.errno in FULL_DISK or (link.errno and link.filename)):
+            place = link.filename or constants.HF_HUB_CACHE
+            return f"{link.strerror}: {place}", "make room or free the place, or set HF_HOME to another folder"
+    if _came_from_xet(error):
+        plain = "set HF_HUB_DISABLE_XET=1 to fetch over plain HTTP, as most mirrors need"
+        return f"the hub's Xet storage failed ({_line(error)})", plain
     names = {type(link).__name__ for link in chain}
     mirror = f"set HF_ENDPOINT to a mirror that you can reach, or {_offline_remedy(request)}"
     if any(isinstance(link, socket.gaierror) for link in chain):
@@ -261,10 +270,10 @@ def _diagnosis(request: _Request, error: BaseException) -> tuple[str, str]:
         return f"no answer within {constants.HF_HUB_DOWNLOAD_TIMEOUT} s (HF_HUB_DOWNLOAD_TIMEOUT)", mirror
     if "ProxyError" in names:
         return f"the proxy refuses: {_line(error)}", "check HTTPS_PROXY and HTTP_PROXY"
-    if "ConnectError" in names or any(isinstance(link, ConnectionError) for link in chain):
-        return f"no connection ({_line(error)})", mirror
     if names & {"RemoteProtocolError", "ReadError"} or "Consistency check" in str(error):
         return "the connection broke off during the download", f"try again (what is complete is kept), or {mirror}"
+    if "ConnectError" in names or any(isinstance(link, ConnectionError) for link in chain):
+        return f"no connection ({_line(error)})", mirror
     return f"not an answer of a hub ({type(error).__name__}: {_line(error)})", "check HF_ENDPOINT"
 
 
@@ -295,6 +304,14 @@ def _offline_remedy(request: _Request) -> str:
     if cached is not None and not _lacking(cached, request):
         return f"set HF_HUB_OFFLINE=1 to use the copy in the cache, which is complete (commit {cached.name[:12]})"
     return "give a local folder (with a complete copy in the cache, HF_HUB_OFFLINE=1 would do)"
+
+
+def _came_from_xet(error: BaseException) -> bool:
+    """Whether it was raised by hf_xet, which fetches what the hub keeps in its Xet storage.
+
+    Its errors are plain ConnectionError, RuntimeError and others, so only the call in the traceback tells them apart.
+    """
+    return any(frame.f_code.co_name == "xet_get" for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

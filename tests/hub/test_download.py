@@ -368,7 +368,10 @@ def test_settings_that_huggingface_hub_cannot_read(client: Client, setting: dict
 def test_a_cache_that_cannot_be_written(client: Client, model: Repository) -> None:
     client.home.parent.mkdir(parents=True, exist_ok=True)
     client.home.write_bytes(b"a file where the folder should be")
-    assert f"cannot fetch {NAME}@main" in client.error(NAME)
+    message = client.error(NAME)
+    assert f"cannot fetch {NAME}@main" in message
+    assert f": {client.home}" in message
+    assert "set HF_HOME to another folder" in message
 
 
 def test_a_revision_that_cannot_be_noted_in_the_cache(
@@ -404,6 +407,16 @@ def test_a_line_that_stays_broken_leaves_nothing_that_counts_as_whole(
     answer = client.resolve(NAME, action="read")
     assert answer["weights"] == {"a": [[0, 1, 2], [3, 4, 5]]}
     assert hub.fetched() == ["model.safetensors"]
+
+
+def test_xet_storage_that_cannot_be_reached(hub: Hub, client: Client, model: Repository) -> None:
+    """The public hub keeps weights there; a mirror or a firewall often knows the hub alone."""
+    hub.xet = "http://127.0.0.1:9"
+    quick = {"HF_XET_CLIENT_RETRY_MAX_ATTEMPTS": "1", "HF_XET_CLIENT_RETRY_BASE_DELAY": "10ms"}
+    message = client.error(NAME, **quick)
+    assert "the hub's Xet storage failed (" in message
+    assert "set HF_HUB_DISABLE_XET=1 to fetch over plain HTTP" in message
+    assert client.resolve(NAME, HF_HUB_DISABLE_XET="1")["present"] == NEEDED
 
 
 def test_a_file_of_the_wrong_size_in_the_cache_is_found(client: Client, model: Repository) -> None:
