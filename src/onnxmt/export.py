@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnxmt.checkpoint import WeightSpec, check_weights, tied_group
-from onnxmt.errors import MissingExtraError, OutputError
+from onnxmt.errors import MissingExtraError, OutputError, UsageError
 from onnxmt.manifest import GraphInfo, TensorInfo
-from onnxmt.precision import Recipe
+from onnxmt.precision import ActivationRange, Recipe
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -35,23 +35,36 @@ class ExportedGraphs:
     untied: tuple[str, ...]
 
 
-def export_graphs(checkpoint: Checkpoint, folder: Path, *, precision: Recipe) -> ExportedGraphs:
+def export_graphs(
+    checkpoint: Checkpoint,
+    folder: Path,
+    *,
+    precision: Recipe,
+    ranges: Mapping[str, ActivationRange] | None = None,
+) -> ExportedGraphs:
     """Write encoder.onnx, decoder.onnx and weights.bin to `folder`.
 
-    Raises UnsupportedModelError, WeightsError (every problem at once) and OutputError.
+    `ranges` are those that `measure.calibrate` measured, for recipes with int8-static. Raises UnsupportedModelError,
+    WeightsError (every problem at once), UsageError for a recipe that does not fit the model, and OutputError.
     """
     _require_export_extra()
     from onnxmt.models import architecture_of
     from onnxmt.models.graphs import decoder_model, encoder_model
-    from onnxmt.models.layers import WeightBinding, weighted_modules
+    from onnxmt.models.layers import StoredTensor, WeightBinding, weighted_modules
+    from onnxmt.precision.half import to_half
     from onnxmt.weights_file import WeightsFile
 
     architecture = architecture_of(checkpoint.config)
     ties = resolve_ties(checkpoint, architecture)
     trees = (architecture.encoder_graph(), architecture.decoder_graph())
     _check(checkpoint, architecture, trees, ties)
+    _check_recipe(precision, trees, ranges or {})
     binding = WeightBinding(
-        read=checkpoint.weights.read, present=checkpoint.weights.names(), recipe=precision, ties=ties.stored
+        read=checkpoint.weights.read,
+        present=checkpoint.weights.names(),
+        recipe=precision,
+        ties=ties.stored,
+        ranges=ranges or {},
     )
     for tree in trees:
         for path, module in weighted_modules(tree):
@@ -60,6 +73,9 @@ def export_graphs(checkpoint: Checkpoint, folder: Path, *, precision: Recipe) ->
         encoder_model(trees[0], architecture.dimensions),
         decoder_model(trees[1], architecture.dimensions),
     )
+    if precision.half:
+        for tree, model in zip(trees, models, strict=True):
+            to_half(model, _half_weights(architecture, tree, precision), stored=StoredTensor)
     try:
         with WeightsFile(folder / WEIGHTS_FILE) as file:
             for model in models:
@@ -115,6 +131,45 @@ def _check(checkpoint: Checkpoint, architecture: Architecture, trees: Sequence[A
         list(required.values()),
         allowed_extra=(*ties.stored, *architecture.ignored_weights()),
     )
+
+
+def _check_recipe(recipe: Recipe, trees: Sequence[Any], ranges: Mapping[str, ActivationRange]) -> None:
+    """Refuse patterns that match nothing, and an int8-static layer without a measured range."""
+    from onnxmt.models.layers import TokenTable, quantizable_modules
+
+    found = [(path, module) for tree in trees for path, module in quantizable_modules(tree)]
+    names = {name for path, module in found for name in (path, *module.members(path))}
+    if unmatched := recipe.unmatched(names):
+        shown = ", ".join(sorted(name.removeprefix("model.") for name in names)[:3])
+        raise UsageError(
+            f"no layer of this model is called {', '.join(map(repr, unmatched))} (--keep-fp32); "
+            f"its layers are called {shown} and so on"
+        )
+    missing = [
+        path
+        for path, module in found
+        if module.precision(path, recipe) == "int8-static"
+        and path not in ranges
+        and not (isinstance(module, TokenTable) and module.use == "gather")
+    ]
+    if missing:
+        raise UsageError(
+            f"precision {recipe.name} needs the measured ranges of {len(missing)} layers, {missing[0]} first: "
+            "calibrate it on text"
+        )
+
+
+def _half_weights(architecture: Architecture, tree: Any, recipe: Recipe) -> set[str]:
+    """The graph's names of the weights that are stored and multiplied in fp16."""
+    from onnxmt.models.layers import quantizable_modules
+    from onnxmt.precision.recipe import matches
+
+    wide = architecture.wide_layers()
+    return {
+        f"{path}.weight"
+        for path, module in quantizable_modules(tree)
+        if module.precision(path, recipe) == "fp16" and not any(matches(pattern, path) for pattern in wide)
+    }
 
 
 def _save(model: ir.Model, path: Path) -> GraphInfo:

@@ -184,6 +184,10 @@ class BartConfig:
             )
         }
 
+    def wide_layers(self) -> tuple[str, ...]:
+        """None: the norm before each layer bounds what it gives."""
+        return ()
+
     def ignored_weights(self) -> tuple[str, ...]:
         """Return fnmatch patterns of weights that old checkpoints carry and transformers does not read."""
         unused = () if self.share_embeddings and self.tie_embeddings else ("model.shared.weight",)

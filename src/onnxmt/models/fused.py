@@ -93,7 +93,9 @@ def norm(op: Any, x: Any, layer: Norm) -> Any:
     SimplifiedLayerNormalization is the root-mean-square norm; ONNX Runtime registers it in the default domain.
     """
     operator = op.SimplifiedLayerNormalization if isinstance(layer, RmsNorm) else op.LayerNormalization
-    return layer(op, lambda _op, *weights: operator(x, *weights, axis=-1, epsilon=layer.epsilon))
+    normed = layer(op, lambda _op, *weights: operator(x, *weights, axis=-1, epsilon=layer.epsilon))
+    normed.type = ir.TensorType(ir.DataType.FLOAT)  # which onnxscript does not know of the simplified one
+    return normed
 
 
 def _norm_with_sum(op: Any, x: Any, residual: Any, layer: Norm, bias: Any | None, outputs: int) -> Any:

@@ -50,6 +50,10 @@ class Architecture(Protocol):
         """Return {source: targets} of the weights that transformers ties."""
         ...
 
+    def wide_layers(self) -> tuple[str, ...]:
+        """Return fnmatch patterns of linear layers whose outputs can pass 65504, so that fp16 does not hold them."""
+        ...
+
     def ignored_weights(self) -> tuple[str, ...]:
         """Return fnmatch patterns of weights that transformers does not read."""
         ...

@@ -8,14 +8,14 @@ emits a module into one graph only, a second graph silently gets no initializers
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 import onnx_ir as ir
 from onnxscript import nn
 
-from onnxmt.precision import Array, Recipe, StoredArray, matrix_form, table_form
+from onnxmt.precision import ActivationRange, Array, Recipe, StoredArray, matrix_form, table_form
 
 
 class ReadWeight(Protocol):
@@ -37,12 +37,16 @@ class Wanted:
 
 @dataclass(frozen=True, kw_only=True)
 class WeightBinding:
-    """What `attach` needs: the reader, the names present, the recipe, and where each tied weight is really stored."""
+    """What `attach` needs: the reader, the names present, the recipe, and where each tied weight is really stored.
+
+    `ranges` holds the measured range of a layer's input by the layer's path, for recipes with int8-static.
+    """
 
     read: ReadWeight
     present: frozenset[str]
     recipe: Recipe
     ties: Mapping[str, str]
+    ranges: Mapping[str, ActivationRange] = field(default_factory=dict)
 
     def stored_name(self, name: str) -> str:
         """Return the checkpoint's name for the weight that transformers would use as `name`."""
@@ -72,6 +76,10 @@ def parameter(array: StoredArray, name: str) -> nn.Parameter:
     )
 
 
+StoredFp32 = Mapping[str, Callable[[], Array]]
+"""The float32 initializers of an fp32 graph by name, read when they are called."""
+
+
 class Weighted(nn.Module):  # type: ignore[misc]
     """A module that holds weights of its own."""
 
@@ -83,11 +91,41 @@ class Weighted(nn.Module):  # type: ignore[misc]
         """Create the parameters, in the precision the recipe asks for."""
         raise NotImplementedError
 
+    def recovered(self, path: str, stored: StoredFp32) -> Iterator[tuple[str, Callable[[], Array]]]:
+        """Yield the checkpoint weights that an fp32 graph of this module holds: the inverse of `attach`.
+
+        `stored` are the graph's initializers by name. Weights that are stored as they are need no inverse of their own.
+        """
+        for wanted in self.wanted(path):
+            if wanted.name in stored:
+                yield wanted.name, lambda wanted=wanted: stored[wanted.name]().reshape(wanted.shape)  # type: ignore[misc]
+
+
+class Quantizable(Weighted):
+    """A module whose weight a recipe stores in the precision of its component."""
+
+    component: str
+
+    def members(self, path: str) -> list[str]:
+        """Return the checkpoint layers whose weights are stacked in this module's."""
+        return [path]
+
+    def precision(self, path: str, recipe: Recipe) -> str:
+        """Return the precision that the recipe gives this module."""
+        return recipe.precision_of(self.component, path, members=self.members(path))
+
 
 def weighted_modules(root: nn.Module) -> Iterator[tuple[str, Weighted]]:
     """Yield every module with weights below `root`, with its path in the checkpoint."""
     for path, module in root.named_modules(root.name or ""):
         if isinstance(module, Weighted):
+            yield path, module
+
+
+def quantizable_modules(root: nn.Module) -> Iterator[tuple[str, Quantizable]]:
+    """Yield every module that a recipe gives a precision, with its path."""
+    for path, module in weighted_modules(root):
+        if isinstance(module, Quantizable):
             yield path, module
 
 
@@ -131,7 +169,7 @@ class RmsNorm(Norm):
     parts = ("weight",)
 
 
-class Linear(Weighted):
+class Linear(Quantizable):
     """y = x W^T + b, for one checkpoint layer or several stacked along their outputs (query, key and value in one)."""
 
     def __init__(
@@ -140,17 +178,18 @@ class Linear(Weighted):
         """`sources` are sibling layers of equal size, such as q_proj, k_proj and v_proj; none: this layer itself."""
         super().__init__()
         self._inputs, self._outputs = inputs, outputs
-        self._component, self._sources, self._has_bias = component, tuple(sources), bias
+        self.component, self._sources, self._has_bias = component, tuple(sources), bias
         self._stored: dict[str, Any] = {}
         self.bias = None
 
-    def _layers(self, path: str) -> list[str]:
+    def members(self, path: str) -> list[str]:
+        """Return the stacked layers, or this one."""
         parent = path.rpartition(".")[0]
         return [f"{parent}.{source}" for source in self._sources] or [path]
 
     def wanted(self, path: str) -> Iterator[Wanted]:
         """Yield weight [out, in] and bias [out] of each source layer."""
-        layers = self._layers(path)
+        layers = self.members(path)
         for layer in layers:
             yield Wanted(name=f"{layer}.weight", shape=(self._outputs // len(layers), self._inputs))
             if self._has_bias:
@@ -158,9 +197,9 @@ class Linear(Weighted):
 
     def attach(self, path: str, binding: WeightBinding) -> None:
         """Store the stacked weight in the recipe's precision, and the stacked bias in fp32."""
-        layers, read = self._layers(path), binding.read
-        precision = binding.recipe.precision_of(self._component, path)
-        self._form = matrix_form(precision, rows=self._outputs, columns=self._inputs)
+        layers, read = self.members(path), binding.read
+        precision, measured = self.precision(path, binding.recipe), binding.ranges.get(path)
+        self._form = matrix_form(precision, rows=self._outputs, columns=self._inputs, measured=measured)
 
         def stacked(kind: str) -> Array:
             parts = [read(f"{layer}.{kind}") for layer in layers]
@@ -182,17 +221,27 @@ class Linear(Weighted):
                 "bias",
             )
 
+    def recovered(self, path: str, stored: StoredFp32) -> Iterator[tuple[str, Callable[[], Array]]]:
+        """Yield each stacked layer's rows of the transposed weight, and its part of the bias."""
+        layers = self.members(path)
+        rows = self._outputs // len(layers)
+        for number, layer in enumerate(layers):
+            part = slice(number * rows, (number + 1) * rows)
+            yield f"{layer}.weight", lambda part=part: stored[f"{path}.weight"]()[:, part].T  # type: ignore[misc]
+            if self._has_bias:
+                yield f"{layer}.bias", lambda part=part: stored[f"{path}.bias"]()[part]  # type: ignore[misc]
+
     def forward(self, op: Any, x: Any, *, defer_bias: bool = False) -> Any:
         """Emit the product and the bias; a deferred bias (`self.bias`) goes into the operator that follows."""
         return self._form.multiply(op, x, self._stored, None if defer_bias else self.bias)
 
 
-class TokenTable(Weighted):
+class TokenTable(Quantizable):
     """A table with a row for each token, stored once for the embedding and, when tied, the output projection."""
 
     def __init__(self, *, rows: int, width: int, component: str, use: str) -> None:
         super().__init__()
-        self._rows, self._width, self._component, self._use = rows, width, component, use
+        self._rows, self._width, self.component, self.use = rows, width, component, use
         self._stored: dict[str, Any] = {}
 
     def wanted(self, path: str) -> Iterator[Wanted]:
@@ -202,9 +251,9 @@ class TokenTable(Weighted):
     def attach(self, path: str, binding: WeightBinding) -> None:
         """Store the table in the recipe's precision, under the name of the weight that it is tied to."""
         full = binding.stored_name(f"{path}.weight")
-        precision = binding.recipe.precision_of(self._component, path)
-        self._form = table_form(precision, rows=self._rows, columns=self._width)
-        for name, array in self._form.arrays(full, lambda: binding.read(full), use=self._use).items():
+        precision, measured = self.precision(path, binding.recipe), binding.ranges.get(path)
+        self._form = table_form(precision, rows=self._rows, columns=self._width, measured=measured)
+        for name, array in self._form.arrays(full, lambda: binding.read(full), use=self.use).items():
             self._stored[name] = parameter(array, name)
             setattr(self, name, self._stored[name])
 
@@ -238,6 +287,11 @@ class LogitsBias(Weighted):
         self.value = None
         if path in binding.present:
             self.value = parameter(_as_stored(path, (self._size,), binding.read), "value")
+
+    def recovered(self, path: str, stored: StoredFp32) -> Iterator[tuple[str, Callable[[], Array]]]:
+        """Yield the bias where the graph has one."""
+        if f"{path}.value" in stored:
+            yield path, lambda: stored[f"{path}.value"]()[None]
 
     def forward(self, _op: Any) -> Any | None:
         """Return the bias [vocabulary], or None."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxmt.precision import Array, StoredArray
 
-from .layers import Wanted, WeightBinding, Weighted, parameter
+from .layers import StoredFp32, Wanted, WeightBinding, Weighted, parameter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +81,17 @@ class RelativeBias(Weighted):
             make=lambda: np.ascontiguousarray(binding.read(full)[chosen].T)[None],
         )
         self.weight = parameter(array, "weight")
+
+    def recovered(self, path: str, stored: StoredFp32) -> Iterator[tuple[str, Callable[[], Array]]]:
+        """Yield the checkpoint's table; a bucket that no distance falls into is 0, and is never read."""
+
+        def table() -> Array:
+            by_distance = stored[f"{path}.weight"]()[0].T
+            found = np.zeros((self._buckets.count, self._heads), dtype=np.float32)
+            found[self._buckets.of(self._buckets.distances)] = by_distance
+            return found
+
+        yield f"{path}.weight", table
 
     def forward(self, op: Any, rows: Any) -> Any:
         """Emit the bias of the given table rows: int64 [T, P + T] → [1, heads, T, P + T]."""

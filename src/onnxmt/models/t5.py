@@ -128,6 +128,10 @@ class T5Config:
         """Return {source: targets}: transformers 5 ties all of them when they are equal, whatever config.json says."""
         return {"shared.weight": ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight")}
 
+    def wide_layers(self) -> tuple[str, ...]:
+        """The feed-forward outputs, as in transformers (`_keep_in_fp32_modules`): they do pass 65504 in real models."""
+        return ("*.DenseReluDense.wo",)
+
     def ignored_weights(self) -> tuple[str, ...]:
         """Return fnmatch patterns of weights that old checkpoints carry and transformers does not read."""
         return ("decoder.block.*.layer.1.EncDecAttention.relative_attention_bias.weight",)

@@ -39,8 +39,9 @@ def _transposed_values(weight: Array) -> Array:
     return values
 
 
-def _arrays(key: str, rows: int, columns: int, read: Callable[[], Array]) -> dict[str, StoredArray]:
-    tag = f"{key}|int8-dynamic"
+def dynamic_arrays(key: str, rows: int, columns: int, read: Callable[[], Array]) -> dict[str, StoredArray]:
+    """Return the arrays of W [rows, columns], which int8-static shares: W^T in 7 bits, and a scale for each row of W."""
+    tag = f"{key}|int8|rows"
     return {
         "weight_quantized": StoredArray(
             key=f"{tag}|values", shape=(columns, rows), dtype=_INT8, make=lambda: _transposed_values(read())
@@ -67,7 +68,7 @@ class DynamicMatrix:
 
     def arrays(self, key: str, read: Callable[[], Array]) -> dict[str, StoredArray]:
         """Store values and scales."""
-        return _arrays(key, self.rows, self.columns, read)
+        return dynamic_arrays(key, self.rows, self.columns, read)
 
     def multiply(self, op: Any, x: Any, stored: Mapping[str, Any], bias: Any | None) -> Any:
         """Emit one DynamicQuantizeMatMul."""
@@ -83,7 +84,7 @@ class DynamicTable:
 
     def arrays(self, key: str, read: Callable[[], Array], *, use: str) -> dict[str, StoredArray]:  # noqa: ARG002
         """Store values and scales."""
-        return _arrays(key, self.rows, self.columns, read)
+        return dynamic_arrays(key, self.rows, self.columns, read)
 
     def gather(self, op: Any, ids: Any, stored: Mapping[str, Any]) -> Any:
         """Emit Gather of columns [columns, B, T] and scales, and their product [B, T, columns]."""

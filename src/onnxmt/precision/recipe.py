@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from onnxmt.errors import UsageError
 
 COMPONENTS = ("encoder", "decoder", "cross_kv", "lm_head", "embedding")
-PRECISIONS = ("fp32", "int8", "int8-dynamic", "int4")
+PRECISIONS = ("fp32", "fp16", "int8", "int8-dynamic", "int8-static", "int4")
+KEEP = "keep_fp32"
+# What a mixture that names no preset first gives to a component that it does not name: the cross-attention projections
+# are weights of the decoder's layers, and a tied head and embedding share one table only in one format.
+_FOLLOWS = {"cross_kv": "decoder", "lm_head": "embedding", "embedding": "lm_head"}
+_FASTEST_FIRST = ("int4", "int8-dynamic", "int8-static", "int8", "int8,encoder=fp32", "fp32")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +26,9 @@ class Recipe:
 
     `encoder` and `decoder` are the linear layers of the two stacks, `cross_kv` the projections of the encoder's output
     to the decoder's cross-attention keys and values, `lm_head` the output projection, `embedding` the token tables.
-    `keep_fp32` are fnmatch patterns over weight paths (such as `model.decoder.layers.5.*`) that stay in fp32.
+    `keep_fp32` are fnmatch patterns over weight paths that stay in fp32, such as `decoder.layers.5.*`; a leading
+    `model.` may be left out, and a layer that is stored stacked with others (q_proj, k_proj, v_proj) is kept when one
+    of them is. fp16 is the format of a whole model, since activations and the cache have it too. Raises UsageError.
     """
 
     name: str
@@ -31,45 +40,162 @@ class Recipe:
     keep_fp32: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for component in COMPONENTS:
-            found = getattr(self, component)
-            if found not in PRECISIONS:
-                raise UsageError(f"precision {component}={found!r} is not known; allowed: {', '.join(PRECISIONS)}")
+        problems = [
+            f"{component}={found!r} is not known"
+            for component, found in self.components.items()
+            if found not in PRECISIONS
+        ]
+        if problems:
+            raise UsageError(f"precision {'; '.join(problems)}; allowed: {', '.join(PRECISIONS)}")
+        formats = set(self.components.values())
+        if "fp16" in formats and len(formats) > 1:
+            raise UsageError(
+                f"precision {self.name!r} mixes fp16 with {', '.join(sorted(formats - {'fp16'}))}: fp16 is the format "
+                "of a whole model, activations and cache included; use fp16, and --keep-fp32 for single layers"
+            )
+        if any(not pattern for pattern in self.keep_fp32):
+            raise UsageError("a pattern of layers to keep in fp32 is empty; write one such as 'decoder.layers.5.*'")
+
+    @property
+    def components(self) -> dict[str, str]:
+        """The precision of each component by name."""
+        return {component: getattr(self, component) for component in COMPONENTS}
 
     @property
     def exact(self) -> bool:
         """True when every component is fp32: the graphs must then equal the reference."""
-        return all(getattr(self, component) == "fp32" for component in COMPONENTS)
+        return set(self.components.values()) == {"fp32"}
 
-    def precision_of(self, component: str, path: str) -> str:
-        """Return the precision of the weight at `path`, which belongs to `component`."""
-        if any(fnmatch.fnmatchcase(path, pattern) for pattern in self.keep_fp32):
+    @property
+    def half(self) -> bool:
+        """True when the model computes in fp16."""
+        return self.encoder == "fp16"
+
+    @property
+    def calibrated(self) -> bool:
+        """True when a component needs the ranges of activations, which are measured on text."""
+        return "int8-static" in self.components.values()
+
+    @property
+    def batch_invariant(self) -> bool:
+        """True when a sentence's tokens do not depend on its neighbours in the batch."""
+        return "int8-dynamic" not in self.components.values()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a user of this recipe should know, in one line each."""
+        found = []
+        if self.half:
+            found.append(
+                "fp16 is for GPU providers, and was not run on one here: it is unverified there. On a CPU it is slower "
+                "than fp32 and int8"
+            )
+        if not self.batch_invariant:
+            found.append(
+                "int8-dynamic takes one scale for the activations of a whole batch: a sentence's translation can "
+                "depend on its neighbours in the batch (int8 does not)"
+            )
+        return tuple(found)
+
+    def precision_of(self, component: str, path: str, *, members: Sequence[str] = ()) -> str:
+        """Return the precision of the weight at `path` of `component`; `members` are the layers stacked in it."""
+        if any(matches(pattern, name) for pattern in self.keep_fp32 for name in (path, *members)):
             return "fp32"
         found: str = getattr(self, component)
         return found
+
+    def unmatched(self, paths: Collection[str]) -> tuple[str, ...]:
+        """Return the patterns of `keep_fp32` that match none of a model's weight paths."""
+        return tuple(p for p in self.keep_fp32 if not any(matches(p, path) for path in paths))
+
+    def keeping(self, patterns: Sequence[str]) -> Recipe:
+        """Return this recipe with further layers kept in fp32, named after what it is."""
+        kept = (*self.keep_fp32, *(p for p in dict.fromkeys(patterns) if p not in self.keep_fp32))
+        return dataclasses.replace(self, name=canonical_name(self.components, kept), keep_fp32=kept)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the recipe as plain data for the manifest."""
         return {f.name: list(v) if isinstance(v := getattr(self, f.name), tuple) else v for f in fields(self)}
 
 
-def _uniform(precision: str) -> Recipe:
+def matches(pattern: str, path: str) -> bool:
+    """Whether a fnmatch pattern means the weight at `path`, with or without `model.` before and `.weight` after it."""
+    names = {path, path.removeprefix("model.")}
+    return any(fnmatch.fnmatchcase(form, pattern) for name in names for form in (name, f"{name}.weight"))
+
+
+def canonical_name(components: Mapping[str, str], keep_fp32: Sequence[str] = ()) -> str:
+    """Return the one name of a recipe: its commonest precision (the first of equals), what differs, what is kept.
+
+    `recipe` reads it back. A mixture of equal parts is named by the component that comes first.
+    """
+    counts = Counter(components[component] for component in COMPONENTS)
+    base = max(counts, key=lambda precision: counts[precision])
+    parts = [base, *(f"{c}={components[c]}" for c in COMPONENTS if components[c] != base)]
+    return ",".join([*parts, *(f"{KEEP}={pattern}" for pattern in keep_fp32)])
+
+
+def _of(components: Mapping[str, str], keep_fp32: tuple[str, ...] = ()) -> Recipe:
     return Recipe(
-        name=precision,
-        encoder=precision,
-        decoder=precision,
-        cross_kv=precision,
-        lm_head=precision,
-        embedding=precision,
+        name=canonical_name(components, keep_fp32),
+        keep_fp32=keep_fp32,
+        encoder=components["encoder"],
+        decoder=components["decoder"],
+        cross_kv=components["cross_kv"],
+        lm_head=components["lm_head"],
+        embedding=components["embedding"],
     )
+
+
+def _uniform(precision: str) -> Recipe:
+    return _of(dict.fromkeys(COMPONENTS, precision))
 
 
 PRESETS: Mapping[str, Recipe] = {name: _uniform(name) for name in PRECISIONS}
 
 
-def recipe(name: str) -> Recipe:
-    """Return the preset called `name`; raise UsageError naming the presets."""
-    try:
-        return PRESETS[name]
-    except KeyError:
-        raise UsageError(f"precision {name!r} is not known; allowed: {', '.join(PRESETS)}") from None
+def recipe(text: str, *, keep_fp32: Sequence[str] = ()) -> Recipe:
+    """Read a recipe: a preset (`int8`), a mixture (`encoder=fp32,decoder=int8`), or both (`int8,encoder=fp32`).
+
+    A component that is not named has the preset's precision. Without a preset, cross_kv follows decoder, lm_head and
+    embedding follow each other, and all else is fp32. `keep_fp32=PATTERN` may stand among them, and `keep_fp32` adds
+    patterns. Raises UsageError that names every fault.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    base = PRESETS.get(parts[0])
+    given: dict[str, str] = {}
+    kept: list[str] = []
+    problems: list[str] = []
+    for part in parts if base is None else parts[1:]:
+        key, equals, value = (side.strip() for side in part.partition("="))
+        if not equals:
+            problems.append(f"{part!r} is no preset" + (" that can stand there" if part in PRESETS else ""))
+        elif key == KEEP and value:
+            kept.append(value)
+        elif key not in COMPONENTS:
+            problems.append(f"{key!r} is no component")
+        elif key in given:
+            problems.append(f"{key} is named twice")
+        elif value not in PRECISIONS:
+            problems.append(f"{part!r} is no precision")
+        else:
+            given[key] = value
+    if problems:
+        raise UsageError(
+            f"precision {text!r} is not known: {'; '.join(problems)}; allowed: {', '.join(PRESETS)}, or a mixture such "
+            f"as encoder=fp32,decoder=int8 of the components {', '.join(COMPONENTS)}"
+        )
+    components = {c: given.get(c) or _default(c, base, given) for c in COMPONENTS}
+    patterns = tuple(dict.fromkeys((*kept, *keep_fp32)))
+    return _of(components, patterns)
+
+
+def _default(component: str, base: Recipe | None, given: Mapping[str, str]) -> str:
+    if base is not None:
+        return base.components[component]
+    return given.get(_FOLLOWS.get(component, ""), "fp32")
+
+
+def search_order() -> tuple[Recipe, ...]:
+    """Return the recipes that a search tries, from the fastest to the safest; the last one is fp32 itself."""
+    return tuple(recipe(text) for text in _FASTEST_FIRST)
