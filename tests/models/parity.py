@@ -113,6 +113,11 @@ def load_torch(folder: Path):
     return AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32).eval()
 
 
+def cache_of(output):
+    """The cache in a model's output, whose name was another in transformers 5.0."""
+    return output.cache if hasattr(output, "cache") else output.past_key_values
+
+
 def run_torch(model, batch: Batch) -> Outputs:
     """The same in transformers, in one pass without a cache of its own."""
     import torch
@@ -122,7 +127,7 @@ def run_torch(model, batch: Batch) -> Outputs:
             input_ids=torch.tensor(batch.ids), attention_mask=torch.tensor(batch.mask),
             decoder_input_ids=torch.tensor(batch.decoder), use_cache=True,
         )  # fmt: skip
-    layers = out.cache.cross_attention_cache.layers
+    layers = cache_of(out).cross_attention_cache.layers
     cross = {
         f"cross.{i}.{part}": getattr(layer, f"{part}s").numpy()
         for i, layer in enumerate(layers)

@@ -144,6 +144,7 @@ def test_distances_beyond_the_last_bucket(build, family):
 
 
 @pytest.mark.reference
+@pytest.mark.lowest
 @pytest.mark.parametrize("family", BUILDERS)
 def test_any_shape_for_forty_steps(build, family):
     built = build(family, "plain")
