@@ -40,7 +40,7 @@ def _transposed_values(weight: Array) -> Array:
 
 
 def dynamic_arrays(key: str, rows: int, columns: int, read: Callable[[], Array]) -> dict[str, StoredArray]:
-    """Return the arrays of W [rows, columns], which int8-static shares: W^T in 7 bits, and a scale for each row of W."""
+    """Return the arrays of W [rows, columns], which int8-static shares: W^T in 7 bits, a scale for each row of W."""
     tag = f"{key}|int8|rows"
     return {
         "weight_quantized": StoredArray(

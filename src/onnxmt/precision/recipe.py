@@ -14,9 +14,10 @@ from onnxmt.errors import UsageError
 COMPONENTS = ("encoder", "decoder", "cross_kv", "lm_head", "embedding")
 PRECISIONS = ("fp32", "fp16", "int8", "int8-dynamic", "int8-static", "int4")
 KEEP = "keep_fp32"
-# What a mixture that names no preset first gives to a component that it does not name: the cross-attention projections
-# are weights of the decoder's layers, and a tied head and embedding share one table only in one format.
-_FOLLOWS = {"cross_kv": "decoder", "lm_head": "embedding", "embedding": "lm_head"}
+# Whose precision a component takes in a mixture that names no preset and not this component, the first that is named:
+# cross-attention projections and head are parts of a decoder, and a tied head and embedding share one table only in one
+# format.
+_FOLLOWS = {"cross_kv": ("decoder",), "lm_head": ("embedding", "decoder"), "embedding": ("lm_head", "decoder")}
 _FASTEST_FIRST = ("int4", "int8-dynamic", "int8-static", "int8", "int8,encoder=fp32", "fp32")
 
 
@@ -157,8 +158,8 @@ PRESETS: Mapping[str, Recipe] = {name: _uniform(name) for name in PRECISIONS}
 def recipe(text: str, *, keep_fp32: Sequence[str] = ()) -> Recipe:
     """Read a recipe: a preset (`int8`), a mixture (`encoder=fp32,decoder=int8`), or both (`int8,encoder=fp32`).
 
-    A component that is not named has the preset's precision. Without a preset, cross_kv follows decoder, lm_head and
-    embedding follow each other, and all else is fp32. `keep_fp32=PATTERN` may stand among them, and `keep_fp32` adds
+    A component that is not named has the preset's precision. Without a preset, cross_kv, lm_head and embedding follow
+    the decoder (lm_head and embedding each other first), and all else is fp32. `keep_fp32=PATTERN` may stand among them, and `keep_fp32` adds
     patterns. Raises UsageError that names every fault.
     """
     parts = [part.strip() for part in text.split(",")]
@@ -193,7 +194,7 @@ def recipe(text: str, *, keep_fp32: Sequence[str] = ()) -> Recipe:
 def _default(component: str, base: Recipe | None, given: Mapping[str, str]) -> str:
     if base is not None:
         return base.components[component]
-    return given.get(_FOLLOWS.get(component, ""), "fp32")
+    return next((given[other] for other in _FOLLOWS.get(component, ()) if other in given), "fp32")
 
 
 def search_order() -> tuple[Recipe, ...]:

@@ -89,11 +89,12 @@ class NodeInfo:
 class Session:
     """One loaded graph. `run` may be called from many threads at once, and in a forked child.
 
-    The weights file that the graph names is looked for beside the graph. Raises SessionError.
+    The weights file that the graph names is looked for beside the graph, or in the folder `weights`. Raises
+    SessionError.
     """
 
-    def __init__(self, path: Path, *, options: RuntimeOptions | None = None) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, options: RuntimeOptions | None = None, weights: Path | None = None) -> None:
+        self.path, self._weights = path, weights
         self.options = options or RuntimeOptions()
         self.threads = self.options.resolved_threads()
         self._lock = threading.Lock()
@@ -141,7 +142,11 @@ class Session:
         session = self._guarded(
             "load",
             lambda: ort.InferenceSession(
-                os.fspath(self.path), sess_options=self._session_options(), providers=chosen, enable_fallback=0
+                # a file's graph must have its weights beside it, and no link may lead to them
+                os.fspath(self.path) if self._weights is None else self.path.read_bytes(),
+                sess_options=self._session_options(),
+                providers=chosen,
+                enable_fallback=0,
             ),
         )
         if session.get_providers()[0] != wanted:  # its libraries did not load: onnxruntime goes on with the CPU
@@ -163,6 +168,9 @@ class Session:
         spin = "1" if self.options.spin else "0"
         options.add_session_config_entry("session.intra_op.allow_spinning", spin)
         options.add_session_config_entry("session.inter_op.allow_spinning", spin)
+        if self._weights is not None:
+            folder = os.fspath(self._weights)
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
         return options
 
     def _guarded(self, what: str, action: Callable[[], T]) -> T:
