@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,9 @@ SEED = 12345
 """Samples and seed of the bootstrap: sacrebleu's defaults, so that its command line gives the same p-values."""
 _ORDERS = 4
 _HAN = re.compile(f"[{HAN}]")
-_KANA = re.compile("[\u3041-\u30ff]")
+_UNSPACED_SCRIPT = re.compile(
+    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff]"
+)  # Thai … Tibetan, Burmese, Khmer, kana
 # Written without spaces, and sacrebleu has no tokenizer for them (for Japanese only with MeCab installed): by 13a a
 # sentence would be one word. Characters are comparable wherever they are computed.
 _UNSPACED = ("jpn", "tha", "lao", "khm", "mya", "bod", "dzo")
@@ -58,7 +60,8 @@ def choose_tokenization(language: str | None, samples: Sequence[str], *, tokeniz
     `tokenizer` overrides the choice. Raises UsageError for Han text under another language's name: by the wrong
     tokenizer a Chinese sentence is one word, and equal texts score 0 (sacrebleu issues 147, 198).
     """
-    han = _mostly_han(samples)
+    script = _script(samples)
+    han = script == "han"
     if language is not None and han and not tokenizer and not is_chinese(language) and not _is_japanese(language):
         name = language_name(language) or language
         raise UsageError(
@@ -74,6 +77,13 @@ def choose_tokenization(language: str | None, samples: Sequence[str], *, tokeniz
                 language="zh",
                 note="the target language is not stated; the texts are mostly Han characters and were scored as "
                 "Chinese (--target-language says otherwise)",
+            )
+        if script == "unspaced":
+            return Tokenization(
+                name="char",
+                language=None,
+                note="the target language is not stated; the texts are in a script without spaces: BLEU counts "
+                "characters (--target-language says otherwise)",
             )
         return Tokenization(
             name="13a",
@@ -92,11 +102,14 @@ def choose_tokenization(language: str | None, samples: Sequence[str], *, tokeniz
     return Tokenization(name="13a", language=language)
 
 
-def _mostly_han(samples: Sequence[str]) -> bool:
-    """Whether at least half of the letters are Han characters, and hardly any are kana."""
+def _script(samples: Sequence[str]) -> Literal["han", "unspaced"] | None:
+    """Which script without spaces the texts are in: Han with hardly any kana, another one, or none."""
     text = "".join(samples[:500])
-    han, kana = len(_HAN.findall(text)), len(_KANA.findall(text))
-    return 2 * han > sum(map(str.isalpha, text)) and 20 * kana < han
+    letters = sum(map(str.isalpha, text))
+    han, other = len(_HAN.findall(text)), len(_UNSPACED_SCRIPT.findall(text))
+    if 2 * han > letters and 20 * other < han:
+        return "han"
+    return "unspaced" if 2 * (han + other) > letters > 0 else None
 
 
 def _is_japanese(language: str) -> bool:
@@ -185,7 +198,7 @@ class Scorer:
         ter = self._metrics["ter"]._compute_score_from_stats(sums["ter"]).score if "ter" in sums else None
         return Score(
             lines=counted.lines if lines is None else len(lines),
-            bleu=float(bleu.score),
+            bleu=min(100.0, float(bleu.score)),  # sacrebleu gives equal texts 100.00000000000004
             chrf=float(self._chrf._compute_score_from_stats(sums["chrf"]).score),
             ter=None if ter is None else float(ter),
             brevity_penalty=float(bleu.bp),
@@ -203,7 +216,7 @@ class Scorer:
         """Return, metric by metric, how far `counted` is above `baseline` on these lines (or all).
 
         Koehn (2004), Statistical Significance Tests for Machine Translation Evaluation; drawn and counted as in
-        sacrebleu's PairedTest, so the p-values are its own, but for lines that are all equal: it gives 0.001 there.
+        sacrebleu's PairedTest, so the p-values are its own, but where all counts are equal: it gives 0.001 there.
         """
         size = counted.lines if lines is None else len(lines)
         draws = np.random.default_rng(SEED).choice(size, size=(SAMPLES, size), replace=True)
@@ -211,11 +224,17 @@ class Scorer:
         found = {}
         for name in counted.counts:
             metric = self._short if name == "bleu" and short else self._metrics[name]
-            sides = [_chosen(side.counts[name], lines).astype(np.float32) for side in (counted, baseline)]
+            ours_counts, theirs_counts = (
+                _chosen(side.counts[name], lines).astype(np.float32) for side in (counted, baseline)
+            )
+            if np.array_equal(ours_counts, theirs_counts):
+                found[name] = Difference(value=0.0, lower=0.0, upper=0.0, p_value=1.0)
+                continue
+            sides = (ours_counts, theirs_counts)
             ours, theirs = (_resampled(metric, side, draws) for side in sides)
             whole, other = (float(metric._compute_score_from_stats(side.sum(axis=0).tolist()).score) for side in sides)
             gaps = np.abs(ours - theirs)
-            above = int(np.sum(gaps - gaps.mean() > abs(whole - other))) if gaps.any() else SAMPLES
+            above = int(np.sum(gaps - gaps.mean() > abs(whole - other)))
             lower, upper = np.percentile(ours - theirs, [2.5, 97.5])
             found[name] = Difference(
                 value=whole - other, lower=float(lower), upper=float(upper), p_value=(above + 1) / (SAMPLES + 1)
