@@ -17,6 +17,7 @@ CARDS = ("README.md", "MODEL_CARD.md")
 TOKENIZER_FILES = (
     "source.spm", "target.spm", "vocab.json", "target_vocab.json", "tokenizer_config.json", "special_tokens_map.json",
     "added_tokens.json", "tokenizer.json", "sentencepiece.bpe.model", "spiece.model", "merges.txt",
+    "tokenization_small100.py",  # its presence tells small100 from M2M100; it is never run
 )  # fmt: skip
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 SMALL_FILES = (CONFIG, GENERATION_CONFIG, *TOKENIZER_FILES, *CARDS, *INDEXES)

@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from onnxmt.bundle import Bundle, BundleWriter, check_output
-from onnxmt.checkpoint import Checkpoint, licence_warning
+from onnxmt.checkpoint import licence_warning
 from onnxmt.errors import UsageError
 from onnxmt.export import ExportedGraphs, export_graphs
 from onnxmt.hub import resolve
 from onnxmt.manifest import UNVERIFIED, Manifest
 from onnxmt.measure.gate_report import FP32, GateLimits
+from onnxmt.measure.sentences import ChosenSentences, choose_sentences
 from onnxmt.plan import Plan, check_vocabulary, copy_files, make_plan, manifest_of
 from onnxmt.precision import PRESETS, Recipe
+from onnxmt.runtime.direction import settings_for, source_language
 from onnxmt.runtime.settings import unknown_settings
 
 if TYPE_CHECKING:
@@ -45,6 +47,10 @@ class MigrateOptions:
 
     `gate`: a precision that misses `limits` against fp32 stops the migration ("enforce"), is only reported ("report"),
     or nothing is evaluated at all ("off"). `evaluation`: texts of one's own instead of the shipped ones.
+
+    `source`, `target`: the languages that the bundle translates between where a call names none; `prefix`: the task
+    prefix of a T5 or BART model, instead of what its config says. `sentences`: a file to verify on instead of the
+    shipped sentences.
     """
 
     precision: Recipe = PRESETS["int8"]
@@ -53,6 +59,10 @@ class MigrateOptions:
     limits: GateLimits = _LIMITS
     evaluation: EvaluationSet | None = None
     overwrite: bool = False
+    source: str | None = None
+    target: str | None = None
+    prefix: str | None = None
+    sentences: Path | None = None
 
     def __post_init__(self) -> None:
         if self.gate not in GATE_MODES:
@@ -104,8 +114,9 @@ def migrate(
     progress.step("find the model")
     resolved = resolve(model)
     progress.step("read the checkpoint")
-    plan = make_plan(resolved)
-    reference = _find_reference(plan.checkpoint, options)
+    plan = make_plan(resolved, source=options.source, target=options.target, prefix=options.prefix)
+    chosen = choose_sentences(source_language(plan.tokenizer, plan.direction), file=options.sentences)
+    reference = _find_reference(plan, chosen, options)
     texts = _find_texts(plan, options)
     exact = options.precision.exact
     with BundleWriter(output, overwrite=options.overwrite) as writer:
@@ -116,7 +127,7 @@ def migrate(
             fp32 = _build(plan, writer.folder if exact else writer.folder / _BASELINE, _FP32)
         if fp32 is not None and reference is not None:
             progress.step("verify against the reference")
-            report = _verify(fp32, reference, writer.folder, progress)
+            report = _verify(fp32, reference, chosen, writer.folder, progress)
             report.raise_if_failed()
         if fp32 is not None and texts is not None:
             progress.step("evaluate fp32")
@@ -144,10 +155,10 @@ def export(
 ) -> MigrateResult:
     """Write a bundle of any recipe (by default fp32) without verification or evaluation.
 
-    It says `unverified` wherever it is shown. Of the options only `precision` and `overwrite` count.
+    It says `unverified` wherever it is shown. Of the options only `precision`, `overwrite` and the languages count.
     """
     given = options or MigrateOptions(precision=_FP32)
-    unverified = MigrateOptions(precision=given.precision, verify="none", gate="off", overwrite=given.overwrite)
+    unverified = dataclasses.replace(given, verify="none", gate="off", evaluation=None, sentences=None)
     return migrate(model, output, options=unverified, progress=progress)
 
 
@@ -181,13 +192,13 @@ class _Built:
             self.translator.close()
 
 
-def _find_reference(checkpoint: Checkpoint, options: MigrateOptions) -> Reference | None:
+def _find_reference(plan: Plan, chosen: ChosenSentences, options: MigrateOptions) -> Reference | None:
     if options.verify == "none":
         return None
-    from onnxmt.measure.reference import find_reference
-    from onnxmt.measure.sentences import verification_sentences
+    from onnxmt.measure.reference import find_reference, tell
 
-    return find_reference(checkpoint, options.verify, verification_sentences())
+    told = tell(plan.tokenizer, spec=plan.spec, direction=plan.direction, settings=plan.settings)
+    return find_reference(plan.checkpoint, options.verify, chosen.sentences, told=told)
 
 
 def _find_texts(plan: Plan, options: MigrateOptions) -> EvaluationSet | None:
@@ -209,26 +220,31 @@ def _build(plan: Plan, folder: Path, recipe: Recipe) -> _Built:
     return _Built(plan=plan, exported=exported, folder=folder)
 
 
-def _verify(built: _Built, reference: Reference, output: Path, progress: Progress) -> VerificationReport:
+def _verify(
+    built: _Built, reference: Reference, chosen: ChosenSentences, output: Path, progress: Progress
+) -> VerificationReport:
     """Compare the graphs with the reference, and keep the recording of it in the bundle at `output`."""
     from onnxmt.measure.recorder import Recorder
     from onnxmt.measure.recording import RECORDING_NAME, Recording, checkpoint_identity
-    from onnxmt.measure.sentences import verification_sentences
     from onnxmt.measure.verify import Candidate, verify
 
-    plan, sentences = built.plan, verification_sentences()
-    candidate = Candidate(graphs=built.translator.model, tokenizer=plan.tokenizer, settings=plan.settings)
+    plan, sentences = built.plan, chosen.sentences
+    notes = () if chosen.note is None else (chosen.note,)
+    settings = settings_for(plan.tokenizer, plan.settings, plan.direction.target)
+    candidate = Candidate(
+        graphs=built.translator.model, tokenizer=plan.tokenizer, settings=settings, direction=plan.direction
+    )
     if isinstance(reference, Recording):
-        report = verify(candidate, reference, sentences, progress=progress.advance)
+        report = verify(candidate, reference, sentences, notes=notes, progress=progress.advance)
         shutil.copyfile(plan.checkpoint.folder / RECORDING_NAME, output / RECORDING_NAME)
         return report
     recorder = Recorder(
         reference,
         sentences=sentences,
         identity=checkpoint_identity(plan.checkpoint.weights),
-        generation=plan.settings.to_dict(),
+        generation=settings.to_dict(),
     )
-    report = verify(candidate, recorder, sentences, progress=progress.advance)
+    report = verify(candidate, recorder, sentences, notes=notes, progress=progress.advance)
     recorder.recording().save(output / RECORDING_NAME)
     return report
 
@@ -289,6 +305,7 @@ def _warnings(built: _Built, report: VerificationReport | None, quality: GateRep
     checkpoint, exported = built.plan.checkpoint, built.exported
     found: Sequence[str | None] = (
         licence_warning(checkpoint.licence),
+        built.plan.warning,
         built.plan.settings.length_warning,
         f"generation settings without a meaning were left out: {', '.join(ignored)}"
         if (ignored := unknown_settings(checkpoint.generation))

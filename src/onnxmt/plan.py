@@ -24,8 +24,9 @@ from onnxmt.manifest import (
     Verification,
 )
 from onnxmt.models import architecture_of
+from onnxmt.runtime.direction import direction_warning, settle, target_language, unwritable_script
 from onnxmt.runtime.settings import GenerationSettings
-from onnxmt.runtime.tokenizer import Tokenizer, TokenizerSpec, load_tokenizer, tokenizer_spec
+from onnxmt.runtime.tokenizer import Direction, Tokenizer, TokenizerSpec, load_tokenizer, tokenizer_spec
 from onnxmt.versions import package_versions
 
 if TYPE_CHECKING:
@@ -38,32 +39,53 @@ _TOOLS = ("onnxmt", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "numpy", "se
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A checkpoint, its settings and its tokenizer: read, checked, and small but for the weights, which are lazy."""
+    """A checkpoint, its settings and its tokenizer: read, checked, and small but for the weights, which are lazy.
+
+    `direction` is what the tokenizer is told where a call names no language; `warning` what a user should know of it.
+    """
 
     resolved: ResolvedModel
     checkpoint: Checkpoint
     settings: GenerationSettings
     spec: TokenizerSpec
     tokenizer: Tokenizer
+    direction: Direction
+    warning: str | None
 
     @property
     def languages(self) -> Languages:
-        """The model's own language codes."""
-        codes = self.tokenizer.languages()
-        return Languages(source=codes.source, target=codes.target)
+        """The model's own language codes, and those that stand where a call names none."""
+        codes, told = self.tokenizer.languages(), self.direction
+        return Languages(
+            source=codes.source, target=codes.target, default_source=told.source, default_target=told.target
+        )
 
 
-def make_plan(resolved: ResolvedModel) -> Plan:
-    """Read and check all that is small, so that a wrong model is refused before the long work."""
+def make_plan(
+    resolved: ResolvedModel, *, source: str | None = None, target: str | None = None, prefix: str | None = None
+) -> Plan:
+    """Read and check all that is small, so that a wrong model is refused before the long work.
+
+    `source` and `target` (any code or English name) become the bundle's defaults; `prefix` is the task prefix of a T5
+    or BART model. Raises CheckpointError, TokenizerError, GenerationSettingsError; UnknownLanguageError for a language
+    that the model does not have, and for a target that it needs and nobody names.
+    """
     checkpoint = read_checkpoint(resolved)
     architecture_of(checkpoint.config)
-    spec = tokenizer_spec(checkpoint.folder, checkpoint.config)
+    spec = tokenizer_spec(checkpoint.folder, checkpoint.config, prefix=prefix)
+    settings = GenerationSettings.from_checkpoint(checkpoint.config, checkpoint.generation)
+    tokenizer = load_tokenizer(checkpoint.folder, spec)
+    direction = settle(tokenizer, settings, source=source, target=target)
+    if (problem := unwritable_script(tokenizer, target_language(tokenizer, direction))) is not None:
+        raise TokenizerError(f"{checkpoint.name}: {problem}")
     return Plan(
         resolved=resolved,
         checkpoint=checkpoint,
-        settings=GenerationSettings.from_checkpoint(checkpoint.config, checkpoint.generation),
+        settings=settings,
         spec=spec,
-        tokenizer=load_tokenizer(checkpoint.folder, spec),
+        tokenizer=tokenizer,
+        direction=direction,
+        warning=direction_warning(tokenizer, direction, kind=spec.kind, config=checkpoint.config),
     )
 
 

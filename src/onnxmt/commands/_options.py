@@ -36,6 +36,21 @@ OutputFolder = Annotated[
 Precision = Annotated[str, typer.Option(metavar="RECIPE", help="Number formats of the weights.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a bundle that is already there.")]
 
+Source = Annotated[
+    str | None, typer.Option(metavar="LANG", help="Source language, such as en.  [default: the model's own]")
+]
+Target = Annotated[
+    str | None, typer.Option(metavar="LANG", help="Target language, such as zh.  [default: the model's own]")
+]
+Prefix = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="What a T5 or BART model is told in front of a text.  [default: its config's]"),
+]
+Sentences = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Verify on these lines (CATEGORY, tab, TEXT) instead of the shipped ones."),
+]
+
 
 def bundle_folder(output: Path | None, *, model: str, precision: str) -> Path:
     """Return `output`, or NAME-PRECISION in the current folder.

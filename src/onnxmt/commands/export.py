@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from onnxmt.commands._options import AsJson, Model, OutputFolder, Overwrite, Precision
+from onnxmt.commands._options import AsJson, Model, OutputFolder, Overwrite, Precision, Prefix, Source, Target
 
 
 def export(
     model: Model,
     output: OutputFolder = None,
     precision: Precision = "fp32",
+    source: Source = None,
+    target: Target = None,
+    prefix: Prefix = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
@@ -28,7 +31,9 @@ def export(
     from onnxmt.migrate import export as run
     from onnxmt.precision import recipe
 
-    options = MigrateOptions(precision=recipe(precision), verify="none", overwrite=overwrite)
+    options = MigrateOptions(
+        precision=recipe(precision), verify="none", overwrite=overwrite, source=source, target=target, prefix=prefix
+    )
     folder = bundle_folder(output, model=model, precision=options.precision.name)
     with step_progress() as progress:
         result = run(model, folder, options=options, progress=progress)

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onnxmt.commands._options import AsJson, Model, OutputFolder, Overwrite, Precision
+from onnxmt.commands._options import (
+    AsJson,
+    Model,
+    OutputFolder,
+    Overwrite,
+    Precision,
+    Prefix,
+    Sentences,
+    Source,
+    Target,
+)
 
 if TYPE_CHECKING:
     from onnxmt.bundle import Bundle
@@ -39,6 +49,9 @@ def migrate(
     model: Model,
     output: OutputFolder = None,
     precision: Precision = "int8",
+    source: Source = None,
+    target: Target = None,
+    prefix: Prefix = None,
     verify: Annotated[
         Judge,
         typer.Option(
@@ -46,6 +59,7 @@ def migrate(
             "or not at all."
         ),
     ] = Judge.AUTO,
+    sentences: Sentences = None,
     gate: Annotated[
         Gate,
         typer.Option(
@@ -76,10 +90,14 @@ def migrate(
     length). Writes a folder that needs nothing else, and prints its path as the last line. When anything fails, nothing
     is left behind.
 
+    A model of many languages (NLLB, M2M100, mBART-50) needs --target; that language, and --source, are what the bundle
+    translates between where `onnxmt translate` names none. `onnxmt inspect MODEL` says what a model needs.
+
     \b
     Examples:
       onnxmt migrate demo
       onnxmt migrate Helsinki-NLP/opus-mt-en-zh -o en-zh --max-bleu-drop 0.3
+      onnxmt migrate facebook/m2m100_418M --source en --target zh
       onnxmt migrate ./my-checkpoint --precision fp32
       onnxmt migrate ./my-checkpoint --verify none --json
     """
@@ -99,6 +117,10 @@ def migrate(
         limits=GateLimits(max_bleu_drop=max_bleu_drop, max_chrf_drop=max_chrf_drop),
         evaluation=None if evaluation is None else read_table(evaluation),
         overwrite=overwrite,
+        source=source,
+        target=target,
+        prefix=prefix,
+        sentences=sentences,
     )
     folder = bundle_folder(output, model=model, precision=options.precision.name)
     try:
@@ -167,7 +189,8 @@ def _samples(bundle: Bundle) -> list[tuple[str, str]]:
     from onnxmt.runtime.languages import parse_language
     from onnxmt.runtime.translator import Translator
 
-    languages = [parse_language(code) for code in bundle.manifest.languages.source]
+    codes = bundle.manifest.languages
+    languages = [parse_language(code) for code in ((codes.default_source,) if codes.default_source else codes.source)]
     if languages and not any(language is not None and language.base == "eng" for language in languages):
         return []
     with Translator.load(bundle.folder) as translator:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onnxmt.commands._options import AsJson, BundleFolder
+from onnxmt.commands._options import AsJson, BundleFolder, Sentences, Source, Target
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from onnxmt.bundle import Bundle
     from onnxmt.measure.expected import Reference
-    from onnxmt.measure.sentences import SentenceSet
+    from onnxmt.measure.sentences import ChosenSentences
     from onnxmt.measure.verdict import VerificationReport
     from onnxmt.measure.verify import Candidate
     from onnxmt.runtime.settings import GenerationSettings
@@ -27,6 +29,9 @@ def verify(
             help="The checkpoint to run in PyTorch (a folder, a hub id, demo), or the bundle's own recording.",
         ),
     ] = "recording",
+    source: Source = None,
+    target: Target = None,
+    sentences: Sentences = None,
     write: Annotated[bool, typer.Option("--write", help="Write the result into the bundle's manifest.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -34,7 +39,8 @@ def verify(
 
     By default with the recording in the bundle of what PyTorch said when it was made: that needs no torch. Exit code
     1 when a layer differs; the first tensor and step that diverge are named. Of a bundle that is not fp32 only the
-    tokens are compared: the tokenizer's must be equal, the translations' are counted.
+    tokens are compared: the tokenizer's must be equal, the translations' are counted. Languages are those that the
+    bundle was made for; others can be verified with --target and --reference MODEL.
 
     \b
     Examples:
@@ -45,7 +51,6 @@ def verify(
     from onnxmt.commands._console import print_json, stdout_console, step_progress
     from onnxmt.errors import UsageError
     from onnxmt.measure.agreement import AgreementReport, token_agreement
-    from onnxmt.measure.sentences import verification_sentences
     from onnxmt.measure.verify import verify as run
 
     report: VerificationReport | AgreementReport
@@ -58,14 +63,16 @@ def verify(
                 f"the bundle {bundle} is of precision {found.manifest.recipe}, of which only tokens can be counted: "
                 "there is nothing to --write. What its manifest holds was measured when it was made"
             )
-        sentences = verification_sentences()
-        judge = _judge(found, reference, sentences, record=write)
-        candidate = _candidate(found)
+        if write and (source is not None or target is not None):
+            raise UsageError("--write keeps the proof for the bundle's own languages: leave --source and --target out")
+        candidate = _candidate(found, source=source, target=target)
+        chosen, judge = _judge(found, candidate, reference, sentences, record=write)
+        notes = () if chosen.note is None else (chosen.note,)
         progress.step("verify against the reference")
         if exact:
-            report = run(candidate, judge, sentences, progress=progress.advance)
+            report = run(candidate, judge, chosen.sentences, notes=notes, progress=progress.advance)
         else:
-            report = token_agreement(candidate, judge, sentences, progress=progress.advance)
+            report = token_agreement(candidate, judge, chosen.sentences, progress=progress.advance)
     if write and not isinstance(report, AgreementReport):
         _write(found, report, judge)
     if as_json:
@@ -90,16 +97,25 @@ def _write(bundle: Bundle, report: VerificationReport, judge: Reference) -> None
     update_manifest(bundle, manifest, written=written)
 
 
-def _judge(bundle: Bundle, reference: str, sentences: SentenceSet, *, record: bool) -> Reference:
-    """The recording in the bundle, or PyTorch on a checkpoint, recorded if wanted."""
+def _judge(
+    bundle: Bundle, candidate: Candidate, reference: str, file: Path | None, *, record: bool
+) -> tuple[ChosenSentences, Reference]:
+    """The sentences, and who judges them: the recording in the bundle, or PyTorch on a checkpoint, recorded if wanted.
+
+    A recording brings its own sentences, unless it is too old to know their categories.
+    """
     from onnxmt.checkpoint import read_checkpoint
     from onnxmt.errors import RecordingError
     from onnxmt.hub import resolve
     from onnxmt.measure.recorder import Recorder
     from onnxmt.measure.recording import RECORDING_NAME, checkpoint_identity, read_recording
-    from onnxmt.measure.reference import find_reference
+    from onnxmt.measure.reference import find_reference, tell
+    from onnxmt.measure.sentences import ChosenSentences, choose_sentences
+    from onnxmt.runtime.direction import source_language
+    from onnxmt.runtime.tokenizer import TokenizerSpec
 
-    manifest = bundle.manifest
+    manifest, direction = bundle.manifest, candidate.direction
+    chosen = choose_sentences(source_language(candidate.tokenizer, direction), file=file)
     if reference == "recording":
         if all(entry.path != RECORDING_NAME for entry in manifest.files):
             raise RecordingError(
@@ -107,28 +123,39 @@ def _judge(bundle: Bundle, reference: str, sentences: SentenceSet, *, record: bo
                 f"was made of, as in --reference {manifest.source.model}"
             )
         recording = read_recording(bundle.path(RECORDING_NAME))
-        recording.require(sentences=sentences)
-        return recording
+        if file is None and (own := recording.sentences()) is not None:
+            chosen = ChosenSentences(sentences=own)
+        recording.require(sentences=chosen.sentences, direction=direction)
+        return chosen, recording
     checkpoint = read_checkpoint(resolve(reference))
-    judge = find_reference(checkpoint, "live", sentences)
+    spec = TokenizerSpec.from_dict(manifest.tokenizer)
+    told = tell(candidate.tokenizer, spec=spec, direction=direction, settings=_settings(bundle))
+    judge = find_reference(checkpoint, "live", chosen.sentences, told=told)
     assert judge is not None  # only the mode "none" has no judge
     if not record:
-        return judge
-    return Recorder(
+        return chosen, judge
+    recorder = Recorder(
         judge,
-        sentences=sentences,
+        sentences=chosen.sentences,
         identity=checkpoint_identity(checkpoint.weights),
-        generation=_settings(bundle).to_dict(),
+        generation=candidate.settings.to_dict(),
     )
+    return chosen, recorder
 
 
-def _candidate(bundle: Bundle) -> Candidate:
-    """What a Translator of this bundle would run."""
+def _candidate(bundle: Bundle, *, source: str | None, target: str | None) -> Candidate:
+    """What a Translator of this bundle would run for these languages, or for its own."""
     from onnxmt.measure.verify import Candidate
     from onnxmt.runtime.decoder import load_model
+    from onnxmt.runtime.direction import settings_for, settle
     from onnxmt.runtime.tokenizer import TokenizerSpec, load_tokenizer
 
     manifest, folder = bundle.manifest, bundle.folder
+    tokenizer = load_tokenizer(folder, TokenizerSpec.from_dict(manifest.tokenizer))
+    settings, codes = _settings(bundle), manifest.languages
+    direction = settle(
+        tokenizer, settings, source=source or codes.default_source, target=target or codes.default_target
+    )
     graphs = load_model(
         folder,
         encoder=manifest.graphs.encoder.file,
@@ -137,8 +164,9 @@ def _candidate(bundle: Bundle) -> Candidate:
     )
     return Candidate(
         graphs=graphs,
-        tokenizer=load_tokenizer(folder, TokenizerSpec.from_dict(manifest.tokenizer)),
-        settings=_settings(bundle),
+        tokenizer=tokenizer,
+        settings=settings_for(tokenizer, settings, direction.target),
+        direction=direction,
     )
 
 

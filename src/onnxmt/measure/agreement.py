@@ -93,9 +93,11 @@ def token_agreement(
     facts = reference.facts()
     tally = _Tally()
     lines = reference.tokenize([sentence.text for sentence in sentences.sentences])
+    told = candidate.direction
     for line in lines:
         try:
-            tally.add(_SOURCE, candidate.tokenizer.encode(line.text), line.tokens, line.text)
+            encoded = candidate.tokenizer.encode(line.text, source=told.source, target=told.target)
+            tally.add(_SOURCE, encoded, line.tokens, line.text)
         except TokenizerError as error:
             tally.fail(_SOURCE, f"the tokenizer refused {line.text[:60]!r}: {error}")
     groups = batches(lines, positions=facts.positions)

@@ -20,7 +20,8 @@ def require_finite(translator: Translator, *, label: str) -> None:
     texts = sorted((sentence.text for sentence in verification_sentences().sentences), key=len)
     for text in (texts[i * (len(texts) - 1) // (_SENTENCES - 1)] for i in range(_SENTENCES)):
         try:
-            tokens = translator.tokenizer.encode(text)
+            told = translator.direction
+            tokens = translator.tokenizer.encode(text, source=told.source, target=told.target)
         except TokenizerError:  # a model that knows no default language cannot encode without one
             continue
         ids = np.array([tokens[:limit]], dtype=np.int64)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from onnxmt.runtime.direction import begins_with_language
 from onnxmt.runtime.settings import GenerationSettings
-from onnxmt.runtime.tokenizer import Direction, Tokenizer
+from onnxmt.runtime.tokenizer import Direction, Tokenizer, TokenizerSpec
 
 __all__ = ["Instruction", "instruction_for"]
 
@@ -30,20 +30,27 @@ class Instruction:
 
 
 def instruction_for(
-    tokenizer: Tokenizer, *, kind: str, direction: Direction, settings: GenerationSettings
+    tokenizer: Tokenizer, *, spec: TokenizerSpec, direction: Direction, settings: GenerationSettings
 ) -> Instruction:
-    """Translate what our tokenizer (of the spec's `kind`) is told into what the judge has to be told."""
-    if kind == "small100":  # its class is not part of transformers; M2M100's with the target as source gives its ids
+    """Translate what our tokenizer is told into what the judge has to be told."""
+    if (
+        spec.kind == "small100"
+    ):  # its class is not part of transformers; M2M100's with the target as source gives its ids
         return Instruction(source_code=direction.target, tokenizer_class="M2M100Tokenizer")
-    if kind == "pieces":
-        return Instruction(
-            before=tokenizer.written(source=direction.source, target=direction.target),
-            unreadable="transformers puts no end token behind a text where there is a SentencePiece model alone",
-        )
     forced = tokenizer.forced_bos_token_id(direction.target) is not None
     return Instruction(
         source_code=direction.source if tokenizer.needs_target else None,
         before=tokenizer.written(source=direction.source, target=direction.target),
         target_code=direction.target if forced else None,
         target_starts=forced and begins_with_language(tokenizer, settings),
+        unreadable=_unreadable(spec),
     )
+
+
+def _unreadable(spec: TokenizerSpec) -> str | None:
+    """Why transformers 5.24 reads these files otherwise than the models were trained with; None where it does not."""
+    if spec.kind == "pieces":
+        return "transformers puts no end token behind a text where there is a SentencePiece model alone"
+    if spec.kind.startswith("nllb") and "tokenizer.json" not in spec.files:
+        return "transformers finds no language tokens in NLLB's SentencePiece model alone"
+    return None

@@ -29,14 +29,15 @@ from onnxmt.measure.expected import (
     forced_tokens,
     pad_batch,
 )
-from onnxmt.measure.instruction import Instruction
+from onnxmt.measure.instruction import Instruction, instruction_for
 from onnxmt.measure.recording import RECORDING_NAME, checkpoint_identity, read_recording
 from onnxmt.measure.sentences import SentenceSet
 from onnxmt.runtime.cpu import cpu_limit
 
 if TYPE_CHECKING:
     from onnxmt.checkpoint import Checkpoint
-    from onnxmt.runtime.tokenizer import Direction, Tokenizer
+    from onnxmt.runtime.settings import GenerationSettings
+    from onnxmt.runtime.tokenizer import Direction, Tokenizer, TokenizerSpec
 
 Mode = Literal["auto", "live", "recording", "none"]
 MODES: tuple[Mode, ...] = ("auto", "live", "recording", "none")
@@ -50,6 +51,12 @@ class Told:
     direction: Direction
     instruction: Instruction
     tokenizer: Tokenizer
+
+
+def tell(tokenizer: Tokenizer, *, spec: TokenizerSpec, direction: Direction, settings: GenerationSettings) -> Told:
+    """Return what a judge has to be told; `settings` are the bundle's before any target."""
+    instruction = instruction_for(tokenizer, spec=spec, direction=direction, settings=settings)
+    return Told(direction=direction, instruction=instruction, tokenizer=tokenizer)
 
 
 def find_reference(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from onnxmt.errors import UnknownLanguageError
 from onnxmt.runtime.languages import is_chinese, language_name, nearest_languages, usual_script
@@ -14,6 +16,7 @@ __all__ = [
     "DirectionNeeds",
     "begins_with_language",
     "direction_needs",
+    "direction_warning",
     "settings_for",
     "settle",
     "source_language",
@@ -134,6 +137,29 @@ def settings_for(tokenizer: Tokenizer, settings: GenerationSettings, target: str
 def begins_with_language(tokenizer: Tokenizer, settings: GenerationSettings) -> bool:
     """Whether decoding starts from a language's token, and forces none behind it."""
     return settings.forced_bos_token_id is None and tokenizer.language_of(settings.decoder_start_token_id) is not None
+
+
+def direction_warning(
+    tokenizer: Tokenizer, direction: Direction, *, kind: str, config: Mapping[str, Any]
+) -> str | None:
+    """Say what about the languages deserves a warning: nothing chosen among several, or the shape of another model."""
+    if kind == "m2m_100" and (config.get("encoder_layers"), config.get("decoder_layers")) == (12, 3):
+        return (
+            "this has small100's shape (12 and 3 layers) and M2M100's tokenizer: if it is small100, whose target "
+            "stands in front of the source, put its tokenization_small100.py (or an empty file of that name) beside "
+            "the checkpoint"
+        )
+    chosen = direction.target is not None or tokenizer.written()
+    if tokenizer.needs_target or chosen or len(tokenizer.languages().target) < 2:
+        return None
+    own = tokenizer.defaults().target
+    if own is not None and language_name(own) is not None:
+        return None  # opus-mt-en-zh: codes for kinds of Chinese, and it needs none of them
+    codes = ", ".join(tokenizer.languages().target[:6])
+    return (
+        f"no target language was chosen among {codes}…: texts go to the model as they are, and must themselves say "
+        "what to do, unless a call names a target; --target LANG sets one for good"
+    )
 
 
 def source_language(tokenizer: Tokenizer, direction: Direction) -> str | None:

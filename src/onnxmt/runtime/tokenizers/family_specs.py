@@ -6,6 +6,7 @@ tokens when they load is in `special_tokens.py`, what they build in `recipes.py`
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,9 @@ from onnxmt.runtime.tokenizers.spm_model import CONTROL, USER_DEFINED, read_sent
 __all__ = ["family_spec"]
 
 _TOKENIZER_JSON = "tokenizer.json"
+# small100 is published with M2M100's tokenizer class in its settings; what tells it apart is its authors' code beside
+# it, which is never run.
+_SMALL100_CODE = "tokenization_small100.py"
 _FAIRSEQ_MODEL, _T5_MODEL = "sentencepiece.bpe.model", "spiece.model"
 _NAMES = {
     "bos_token": "<s>",
@@ -118,6 +122,8 @@ def _m2m100(checkpoint: _Checkpoint, *, layout: str = "m2m_100") -> TokenizerSpe
     """vocab.json + SentencePiece; the languages are numbered behind the vocabulary."""
     _no_prefix(checkpoint)
     folder, config = checkpoint.folder, checkpoint.tokenizer_config
+    if checkpoint.has(_SMALL100_CODE) or _SMALL100_CODE.removesuffix(".py") in json.dumps(config.get("auto_map")):
+        layout = "small100"
     defaults = {role: name for role, name in _NAMES.items() if role != "cls_token"}
     tokens = read_special_tokens(folder, config, defaults)
     files = _files(checkpoint, ("vocab.json", _FAIRSEQ_MODEL))
