@@ -46,7 +46,9 @@ def _sentencepiece_models() -> Path:
     return folder
 
 
-def write_marian_tokenizer(folder: Path, *, separate_vocabs: bool = False, model_max_length: int = 512) -> tuple[int, int]:
+def write_marian_tokenizer(
+    folder: Path, *, separate_vocabs: bool = False, model_max_length: int = 512
+) -> tuple[int, int]:
     """Write source.spm, target.spm, vocab.json (and target_vocab.json); return the source and target vocabulary sizes."""
     import sentencepiece
 
@@ -74,15 +76,22 @@ def write_marian_tokenizer(folder: Path, *, separate_vocabs: bool = False, model
             while len(vocab) < size:
                 vocab[f"▁unused{len(vocab)}"] = len(vocab)
             vocab["<pad>"] = size
-    for name, vocab in zip(("vocab.json", "target_vocab.json"), vocabs if separate_vocabs else vocabs[:1], strict=False):
+    for name, vocab in zip(
+        ("vocab.json", "target_vocab.json"), vocabs if separate_vocabs else vocabs[:1], strict=False
+    ):
         (folder / name).write_text(json.dumps(vocab, ensure_ascii=False), encoding="utf-8")
     (folder / "tokenizer_config.json").write_text(
         json.dumps(
             {
-                "tokenizer_class": "MarianTokenizer", "source_lang": "eng", "target_lang": "zho",
-                "model_max_length": model_max_length, "separate_vocabs": separate_vocabs,
-                "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>",
-            }  # fmt: skip
+                "tokenizer_class": "MarianTokenizer",
+                "source_lang": "eng",
+                "target_lang": "zho",
+                "model_max_length": model_max_length,
+                "separate_vocabs": separate_vocabs,
+                "eos_token": "</s>",
+                "unk_token": "<unk>",
+                "pad_token": "<pad>",
+            }
         )
     )
     return len(vocabs[0]), len(vocabs[1])
@@ -123,7 +132,7 @@ def build_marian(
     torch.manual_seed(seed)
     model = MarianMTModel(MarianConfig(**fields)).eval()
     with torch.no_grad():
-        for name, parameter in model.named_parameters():  # biases and norms are 0 and 1 in a fresh model: hide no mistake
+        for name, parameter in model.named_parameters():  # biases and norms are 0 and 1 in a fresh model
             if name.endswith("bias") or "layer_norm" in name:
                 parameter.add_(torch.randn_like(parameter) * 0.1)
         if logits_bias:
@@ -140,12 +149,21 @@ def build_marian(
         model.config.save_pretrained(folder)
         model.generation_config.save_pretrained(folder)
         if weights != "none":
-            torch.save(model.state_dict(), folder / "pytorch_model.bin", _use_new_zipfile_serialization=weights == "zip")
+            torch.save(
+                model.state_dict(), folder / "pytorch_model.bin", _use_new_zipfile_serialization=weights == "zip"
+            )
     return folder
 
 
 def _write_seq2seq(
-    folder: Path, model_type: str, fields: Mapping[str, Any], *, seed: int, generation: Mapping[str, Any], dtype: str, logits_bias: float = 0.0
+    folder: Path,
+    model_type: str,
+    fields: Mapping[str, Any],
+    *,
+    seed: int,
+    generation: Mapping[str, Any],
+    dtype: str,
+    logits_bias: float = 0.0,
 ) -> Path:
     """Write config, generation settings and seeded weights of a `model_type`, without a tokenizer; biases and norms are not 0 and 1."""
     import torch
@@ -166,7 +184,9 @@ def _write_seq2seq(
     return folder
 
 
-BART_VOCAB = 120  # <s> 0, <pad> 1, </s> 2, <unk> 3, pieces, and the languages of mbart, m2m_100 and nllb in the last rows
+BART_VOCAB = (
+    120  # <s> 0, <pad> 1, </s> 2, <unk> 3, pieces, and the languages of mbart, m2m_100 and nllb in the last rows
+)
 LANGUAGES = (BART_VOCAB - 3, BART_VOCAB - 2, BART_VOCAB - 1)
 
 
@@ -185,7 +205,9 @@ def build_bart(
 ) -> Path:  # fmt: skip
     """Write a seeded tiny BART (post-norm, learned positions) without a tokenizer."""
     settings = {"max_length": 30, "forced_eos_token_id": 2, **(generation or {})}
-    return _write_seq2seq(folder, "bart", _bart_fields(config), seed=seed, generation=settings, dtype=dtype, logits_bias=logits_bias)
+    return _write_seq2seq(
+        folder, "bart", _bart_fields(config), seed=seed, generation=settings, dtype=dtype, logits_bias=logits_bias
+    )
 
 
 def build_mbart(
@@ -199,7 +221,12 @@ def build_mbart(
 
 
 def build_m2m(
-    folder: Path, *, seed: int = 0, config: Mapping[str, Any] | None = None, generation: Mapping[str, Any] | None = None, dtype: str = "float32"
+    folder: Path,
+    *,
+    seed: int = 0,
+    config: Mapping[str, Any] | None = None,
+    generation: Mapping[str, Any] | None = None,
+    dtype: str = "float32",
 ) -> Path:
     """Write a seeded tiny M2M100 or NLLB (pre-norm, computed positions) without a tokenizer."""
     settings = {"max_length": 30, **(generation or {})}
@@ -207,7 +234,12 @@ def build_m2m(
 
 
 def _build_t5_like(
-    folder: Path, model_type: str, seed: int, config: Mapping[str, Any] | None, generation: Mapping[str, Any] | None, dtype: str
+    folder: Path,
+    model_type: str,
+    seed: int,
+    config: Mapping[str, Any] | None,
+    generation: Mapping[str, Any] | None,
+    dtype: str,
 ) -> Path:
     fields: dict[str, Any] = {
         "vocab_size": 120, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_decoder_layers": 2, "num_heads": 4,
@@ -219,21 +251,36 @@ def _build_t5_like(
 
 
 def build_t5(
-    folder: Path, *, seed: int = 0, config: Mapping[str, Any] | None = None, generation: Mapping[str, Any] | None = None, dtype: str = "float32"
+    folder: Path,
+    *,
+    seed: int = 0,
+    config: Mapping[str, Any] | None = None,
+    generation: Mapping[str, Any] | None = None,
+    dtype: str = "float32",
 ) -> Path:
     """Write a seeded tiny T5 (plain relu, scaled tied head) without a tokenizer."""
     return _build_t5_like(folder, "t5", seed, config, generation, dtype)
 
 
 def build_mt5(
-    folder: Path, *, seed: int = 0, config: Mapping[str, Any] | None = None, generation: Mapping[str, Any] | None = None, dtype: str = "float32"
+    folder: Path,
+    *,
+    seed: int = 0,
+    config: Mapping[str, Any] | None = None,
+    generation: Mapping[str, Any] | None = None,
+    dtype: str = "float32",
 ) -> Path:
     """Write a seeded tiny mT5 (gated gelu, unscaled head) without a tokenizer."""
     return _build_t5_like(folder, "mt5", seed, config, generation, dtype)
 
 
 def build_umt5(
-    folder: Path, *, seed: int = 0, config: Mapping[str, Any] | None = None, generation: Mapping[str, Any] | None = None, dtype: str = "float32"
+    folder: Path,
+    *,
+    seed: int = 0,
+    config: Mapping[str, Any] | None = None,
+    generation: Mapping[str, Any] | None = None,
+    dtype: str = "float32",
 ) -> Path:
     """Write a seeded tiny umT5 (gated gelu, a relative bias in every layer) without a tokenizer."""
     return _build_t5_like(folder, "umt5", seed, config, generation, dtype)
