@@ -84,8 +84,10 @@ def torch_class() -> Any:
 
     class FakeMarian(MarianMTModel):
         fake: FakeModel
+        steps = 0
 
         def forward(self, encoder_outputs: Any = None, decoder_input_ids: Any = None, **_: Any) -> Any:
+            self.steps += 1
             sentences = encoder_outputs[0][:, 0, 0].numpy().astype(np.int64)
             logits = self.fake.logits(sentences, decoder_input_ids.numpy())
             return Seq2SeqLMOutput(logits=torch.from_numpy(logits)[:, None])
@@ -105,10 +107,11 @@ def torch_class() -> Any:
 
 @dataclass
 class Reference:
-    """What generate() returned: for each output its tokens after the start token, and the beam scores."""
+    """What generate() returned: for each output its tokens after the start token, and the beam scores; its forward calls."""
 
     tokens: list[list[int]]
     scores: list[float] | None
+    steps: int
 
 
 def generate(fake: FakeModel, sentences: int | list[int], settings: dict[str, Any]) -> Reference:
@@ -134,4 +137,5 @@ def generate(fake: FakeModel, sentences: int | list[int], settings: dict[str, An
     return Reference(
         tokens=[row[1:] for row in out.sequences.tolist()],
         scores=out.sequences_scores.tolist() if beams else None,
+        steps=model.steps,
     )

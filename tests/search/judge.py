@@ -35,11 +35,15 @@ def decode(
 def assert_same(
     fake: FakeModel, sentences: int | list[int], settings: dict[str, Any], *, masked: frozenset[int] = frozenset()
 ) -> None:
-    """Tokens of all outputs are generate()'s, and beam scores within 1e-4; `masked` tokens count as one and the same."""
-    found, _ = decode(fake, sentences, settings)
+    """Tokens of all outputs are generate()'s, beam scores within 1e-4, and no step more or less was run.
+
+    `masked` tokens count as one and the same.
+    """
+    found, step = decode(fake, sentences, settings)
     expected = generate(fake, sentences, settings)
     outputs = [output for sentence in found for output in sentence]
     assert len(outputs) == len(expected.tokens)
+    assert len(step.calls) == expected.steps
 
     def seen(tokens: list[int]) -> list[int]:
         return [min(masked) if token in masked else token for token in tokens]

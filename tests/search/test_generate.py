@@ -117,6 +117,17 @@ def test_greedy_takes_the_lowest_of_equal_tokens_as_torch_does() -> None:
         assert_same(fake, 5, base(fake, max_length=16))
 
 
+@pytest.mark.parametrize("beams", [2, 4])
+def test_several_likely_ends(beams: int) -> None:
+    # Most of the best candidates end: more than 2 * beams have to be looked at to find `beams` that go on.
+    for seed in range(4):
+        fake = FakeModel(seed=seed, ease=2.0, rise=0.0)
+        fake.table = fake.table.copy()
+        fake.table[:, [4, 9, 11]] += 2.0
+        wanted = {"eos_token_id": [0, 4, 9, 11], "early_stopping": "never", "length_penalty": 3.0}
+        assert_same(fake, 4, base(fake, num_beams=beams, num_return_sequences=beams, **wanted))
+
+
 def test_minus_infinity_in_the_logits() -> None:
     # Some conversions ban <pad> by a bias of -inf.
     for beams in (1, 3):

@@ -31,8 +31,7 @@ def draw(values: Floats, best: Floats, generators: Generators) -> Ids:
     np.cumsum(shares, axis=1, out=shares)
     tokens = np.empty(len(values), np.int64)
     for row, (cumulative, generator) in enumerate(zip(shares, generators, strict=True)):
-        total = cumulative[-1]
-        # Strictly below the total: rounding must not reach the tokens without a share that may follow the last one.
-        point = min(generator.random() * total, np.nextafter(total, 0.0))
-        tokens[row] = np.searchsorted(cumulative, point, side="right")
+        # random() is at most 1 - 2**-53, so that the product stays below the last sum, after rounding too: no token
+        # without a share is reached.
+        tokens[row] = np.searchsorted(cumulative, generator.random() * cumulative[-1], side="right")
     return tokens
