@@ -31,7 +31,7 @@ test-lowest: $(LOWEST)/.ready
 $(DEMO)/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "onnxmt needs Python >= 3.11: make PYTHON=python3.12 $@"; exit 1; }
 	$(PYTHON) -m venv --clear $(DEMO)
-	$(DEMO)/bin/python $(PIP) -e '.[export]'
+	$(DEMO)/bin/python $(PIP) -e '.[export,eval]'
 	touch $@
 
 $(TEST)/.ready: pyproject.toml
