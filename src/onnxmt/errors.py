@@ -24,7 +24,8 @@
     ├── DecodingError (RuntimeError)                 no token can be chosen: scores are NaN, or everything is banned
     └── LimitMissedError                             work was done and a limit was missed (exit code 1)
         ├── VerificationError                        the graphs do not equal the reference
-        └── QualityGateError                         a precision loses more quality against fp32 than is allowed
+        ├── QualityGateError                         a precision loses more quality against fp32 than is allowed
+        └── SizeLimitError                           a quantised model is not smaller than its fp32 one
 
 A message names the thing, what was found, what is allowed, and the fix.
 """
@@ -168,3 +169,7 @@ class QualityGateError(LimitMissedError):
     def __init__(self, message: str, *, report: GateReport | None = None) -> None:
         self.report = report
         super().__init__(message)
+
+
+class SizeLimitError(LimitMissedError):
+    """A quantised model is not smaller than its fp32 one."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from onnxmt.checkpoint import WeightSpec, check_weights, tied_group
 from onnxmt.errors import MissingExtraError, OutputError, UsageError
-from onnxmt.manifest import GraphInfo, TensorInfo
-from onnxmt.precision import ActivationRange, Recipe
+from onnxmt.manifest import GraphInfo, Precision, TensorInfo
+from onnxmt.precision import ActivationRange, Calibration, Recipe
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -33,6 +33,20 @@ class ExportedGraphs:
     dimensions: Dimensions
     recipe: Recipe
     untied: tuple[str, ...]
+    calibration: Mapping[str, Any] | None = None
+
+    @property
+    def precision(self) -> Precision:
+        """What the manifest says of the recipe."""
+        return Precision(
+            encoder=self.recipe.encoder,
+            decoder=self.recipe.decoder,
+            cross_kv=self.recipe.cross_kv,
+            lm_head=self.recipe.lm_head,
+            embedding=self.recipe.embedding,
+            keep_fp32=self.recipe.keep_fp32,
+            calibration=self.calibration,
+        )
 
 
 def export_graphs(
@@ -40,12 +54,13 @@ def export_graphs(
     folder: Path,
     *,
     precision: Recipe,
-    ranges: Mapping[str, ActivationRange] | None = None,
+    calibration: Calibration | None = None,
 ) -> ExportedGraphs:
     """Write encoder.onnx, decoder.onnx and weights.bin to `folder`.
 
-    `ranges` are those that `measure.calibrate` measured, for recipes with int8-static. Raises UnsupportedModelError,
-    WeightsError (every problem at once), UsageError for a recipe that does not fit the model, and OutputError.
+    `calibration` holds the ranges that `measure.calibrate` measured, for recipes with int8-static. Raises
+    UnsupportedModelError, WeightsError (every problem at once), UsageError for a recipe that does not fit the model,
+    and OutputError.
     """
     _require_export_extra()
     from onnxmt.models import architecture_of
@@ -58,13 +73,14 @@ def export_graphs(
     ties = resolve_ties(checkpoint, architecture)
     trees = (architecture.encoder_graph(), architecture.decoder_graph())
     _check(checkpoint, architecture, trees, ties)
-    _check_recipe(precision, trees, ranges or {})
+    ranges = calibration.ranges if calibration is not None and precision.calibrated else {}
+    _check_recipe(precision, trees, ranges)
     binding = WeightBinding(
         read=checkpoint.weights.read,
         present=checkpoint.weights.names(),
         recipe=precision,
         ties=ties.stored,
-        ranges=ranges or {},
+        ranges=ranges,
     )
     for tree in trees:
         for path, module in weighted_modules(tree):
@@ -92,6 +108,7 @@ def export_graphs(
         dimensions=architecture.dimensions,
         recipe=precision,
         untied=ties.untied,
+        calibration=calibration.to_dict() if calibration is not None and precision.calibrated else None,
     )
 
 

@@ -52,13 +52,19 @@ class Licence:
 
 @dataclass(frozen=True, kw_only=True)
 class Precision:
-    """The number format of each component's weights, for example "fp32" or "int8"."""
+    """The number format of each component's weights, for example "fp32" or "int8".
+
+    `keep_fp32` are patterns of layers that are in fp32 all the same, `calibration` says on what the ranges of
+    activations were measured, where there are any.
+    """
 
     encoder: str
     decoder: str
     cross_kv: str
     lm_head: str
     embedding: str
+    keep_fp32: tuple[str, ...] = records.added(())
+    calibration: Mapping[str, Any] | None = records.added(None)
 
     @property
     def exact(self) -> bool:

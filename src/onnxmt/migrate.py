@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -16,10 +16,11 @@ from onnxmt.errors import UsageError
 from onnxmt.export import ExportedGraphs, export_graphs
 from onnxmt.hub import resolve
 from onnxmt.manifest import UNVERIFIED, Manifest
+from onnxmt.measure.calibration_options import CalibrationOptions
 from onnxmt.measure.gate_report import FP32, GateLimits
 from onnxmt.measure.sentences import ChosenSentences, choose_sentences
 from onnxmt.plan import Plan, check_vocabulary, copy_files, make_plan, manifest_of
-from onnxmt.precision import PRESETS, Recipe
+from onnxmt.precision import PRESETS, Calibration, Recipe
 from onnxmt.runtime.direction import settings_for, source_language
 from onnxmt.runtime.settings import unknown_settings
 
@@ -58,6 +59,7 @@ class MigrateOptions:
     gate: GateMode = "enforce"
     limits: GateLimits = _LIMITS
     evaluation: EvaluationSet | None = None
+    calibration: CalibrationOptions = field(default_factory=CalibrationOptions)
     overwrite: bool = False
     source: str | None = None
     target: str | None = None
@@ -122,7 +124,7 @@ def migrate(
     with BundleWriter(output, overwrite=options.overwrite) as writer:
         copy_files(plan, writer.folder)
         fp32 = report = baseline = quality = None
-        if exact or reference is not None or texts is not None:
+        if exact or reference is not None or texts is not None or options.precision.calibrated:
             progress.step("build the graphs")
             fp32 = _build(plan, writer.folder if exact else writer.folder / _BASELINE, _FP32)
         if fp32 is not None and reference is not None:
@@ -134,10 +136,14 @@ def migrate(
             baseline = _evaluate(fp32, texts, progress)
         built = fp32 if fp32 is not None and exact else None
         if built is None:
+            calibration = None
+            if fp32 is not None and options.precision.calibrated:
+                progress.step("calibrate")
+                calibration = _calibrate(fp32, options.calibration, progress)
             if fp32 is not None:
                 fp32.unload()
             progress.step(f"build the graphs in {options.precision.name}")
-            built = _build(plan, writer.folder, options.precision)
+            built = _build(plan, writer.folder, options.precision, calibration)
             progress.step("run them")
             _run(built)
         if texts is not None and baseline is not None:
@@ -212,10 +218,18 @@ def _find_texts(plan: Plan, options: MigrateOptions) -> EvaluationSet | None:
     return options.evaluation or texts_for(plan.languages, model=plan.checkpoint.name)
 
 
-def _build(plan: Plan, folder: Path, recipe: Recipe) -> _Built:
+def _calibrate(fp32: _Built, options: CalibrationOptions, progress: Progress) -> Calibration:
+    """Measure what goes into each layer while the fp32 graphs decode text."""
+    from onnxmt.measure.calibrate import calibrate, calibration_texts
+
+    texts = calibration_texts(options, fp32.plan.languages)
+    return calibrate(fp32.translator, texts, ranges=options.ranges, progress=progress.advance)
+
+
+def _build(plan: Plan, folder: Path, recipe: Recipe, calibration: Calibration | None = None) -> _Built:
     """Write the graphs of one recipe."""
     folder.mkdir(exist_ok=True)
-    exported = export_graphs(plan.checkpoint, folder, precision=recipe)
+    exported = export_graphs(plan.checkpoint, folder, precision=recipe, calibration=calibration)
     check_vocabulary(plan, exported)
     return _Built(plan=plan, exported=exported, folder=folder)
 
@@ -315,6 +329,7 @@ def _warnings(built: _Built, report: VerificationReport | None, quality: GateRep
         if exported.untied
         else None,
         "the bundle is unverified: nothing has compared its graphs with PyTorch" if report is None else None,
+        *exported.recipe.warnings,
         *(() if quality is None else (f"a quality limit was missed: {miss}" for miss in quality.misses)),
     )
     return tuple(warning for warning in found if warning)

@@ -19,11 +19,11 @@ from onnxmt.manifest import (
     Languages,
     Licence,
     Manifest,
-    Precision,
     Source,
     Verification,
 )
 from onnxmt.models import architecture_of
+from onnxmt.runtime.cpu_features import cpu_features
 from onnxmt.runtime.direction import direction_warning, settle, target_language, unwritable_script
 from onnxmt.runtime.settings import GenerationSettings
 from onnxmt.runtime.tokenizer import Direction, Tokenizer, TokenizerSpec, load_tokenizer, tokenizer_spec
@@ -134,13 +134,7 @@ def manifest_of(plan: Plan, exported: ExportedGraphs, verification: Verification
         languages=plan.languages,
         licence=Licence(id=checkpoint.licence, warning=licence_warning(checkpoint.licence)),
         recipe=recipe.name,
-        precision=Precision(
-            encoder=recipe.encoder,
-            decoder=recipe.decoder,
-            cross_kv=recipe.cross_kv,
-            lm_head=recipe.lm_head,
-            embedding=recipe.embedding,
-        ),
+        precision=exported.precision,
         graphs=Graphs(encoder=exported.encoder, decoder=exported.decoder, weights=(exported.weights_file,)),
         dimensions=Dimensions(
             encoder_layers=sizes.encoder.layers,
@@ -155,5 +149,6 @@ def manifest_of(plan: Plan, exported: ExportedGraphs, verification: Verification
         ),
         tokenizer=plan.spec.to_dict(),
         verification=verification,
+        cpu=cpu_features().to_dict(),
         tools=package_versions(_TOOLS),
     )

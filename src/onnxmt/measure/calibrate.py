@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from onnxmt.errors import UsageError
 from onnxmt.manifest import Languages
+from onnxmt.measure.calibration_options import CalibrationOptions, RangeOptions
 from onnxmt.measure.direction import requested_language
-from onnxmt.measure.ranges import RangeHistogram, RangeOptions
+from onnxmt.measure.ranges import RangeHistogram
 from onnxmt.measure.texts import read_lines
-from onnxmt.precision import ActivationRange
+from onnxmt.precision import ActivationRange, Calibration
 from onnxmt.runtime.decoder import Seq2SeqModel
 from onnxmt.runtime.languages import parse_language
 from onnxmt.runtime.session import RuntimeOptions, Session
@@ -43,44 +44,33 @@ class CalibrationTexts:
             raise UsageError(f"the calibration text {self.name} holds no line to translate")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Calibration:
-    """The input range of each linear layer by its path, and what it was measured on."""
-
-    ranges: Mapping[str, ActivationRange]
-    texts: str
-    lines: int
-    method: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what the manifest says of it."""
-        return {"texts": self.texts, "lines": self.lines, "method": self.method, "layers": len(self.ranges)}
-
-
-def calibration_texts(
-    file: Path | None, languages: Languages, *, source: str | None = None, target: str | None = None
-) -> CalibrationTexts:
-    """Return the lines of `file`, or the English ones that ship with onnxmt.
+def calibration_texts(options: CalibrationOptions, languages: Languages) -> CalibrationTexts:
+    """Return the lines of the user's file, or the English ones that ship with onnxmt.
 
     Raises UsageError where the file cannot be read, or where the shipped lines are not in a language the model reads.
     """
-    if file is not None:
-        return CalibrationTexts(name=file.name, lines=read_lines(file), source=source, target=target)
-    parsed = [parse_language(code) for code in languages.source]
+    target = options.target
+    if options.file is not None:
+        lines = read_lines(options.file)
+        return CalibrationTexts(name=options.file.name, lines=lines, source=options.source, target=target)
+    codes = (languages.default_source,) if languages.default_source else languages.source
+    parsed = [parse_language(code) for code in codes]
     if parsed and not any(language is not None and language.base == "eng" for language in parsed):
         raise UsageError(
-            f"the calibration text that ships with onnxmt is English, and the model reads "
-            f"{', '.join(languages.source[:5])}: give text of your own with --calibration FILE"
+            f"the calibration text that ships with onnxmt is English, and the model reads {', '.join(codes[:5])}: give "
+            "text of your own with --calibration FILE"
         )
+    if target is None and languages.default_target is None:
+        target = "zh"
     text = resources.files("onnxmt.measure").joinpath("data", "calibration.txt").read_text(encoding="utf-8")
-    return CalibrationTexts(name=SHIPPED, lines=tuple(text.splitlines()), source=source or "en", target=target or "zh")
+    return CalibrationTexts(name=SHIPPED, lines=tuple(text.splitlines()), source=options.source or "en", target=target)
 
 
 def calibrate(
     fp32: Translator,
     texts: CalibrationTexts,
     *,
-    options: RangeOptions | None = None,
+    ranges: RangeOptions | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Calibration:
     """Decode the texts greedily with the fp32 graphs of `fp32`, and measure what goes into each linear layer.
@@ -89,7 +79,7 @@ def calibrate(
     does not grow with the number of lines: each layer has one histogram. Raises UsageError for graphs without fp32
     layers, and what translating raises.
     """
-    options = options or RangeOptions()
+    how_wide = ranges or RangeOptions()
     with tempfile.TemporaryDirectory(prefix="onnxmt-calibration-") as scratch:
         sessions = [_observing(session, Path(scratch)) for session in (fp32.model.encoder, fp32.model.decoder)]
         model = Seq2SeqModel(encoder=sessions[0], decoder=sessions[1], positions=fp32.model.positions)
@@ -107,9 +97,9 @@ def calibrate(
             if progress is not None:
                 progress(min(first + _WINDOW, len(texts.lines)), len(texts.lines))
         watched.close()
-    ranges = {path: found for session in sessions for path, found in session.ranges(options).items()}
-    method = options.method if options.method != "percentile" else f"percentile {options.percentile:g}"
-    return Calibration(ranges=ranges, texts=texts.name, lines=len(texts.lines), method=method)
+    found = {path: span for session in sessions for path, span in session.ranges(how_wide).items()}
+    method = how_wide.method if how_wide.method != "percentile" else f"percentile {how_wide.percentile:g}"
+    return Calibration(ranges=found, texts=texts.name, lines=len(texts.lines), method=method)
 
 
 class ObservingSession(Session):

@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from onnxmt.errors import UsageError
+from onnxmt.measure.calibration_options import RangeOptions
 from onnxmt.precision import ActivationRange
 
-RangeMethod = Literal["minmax", "percentile", "entropy"]
-METHODS: tuple[RangeMethod, ...] = ("minmax", "percentile", "entropy")
 _BINS = 4096  # over both signs; doubling the span keeps at least half of them in use
 _LEVELS = 128  # steps that 8 bits have for one sign
 _SEARCH_STEP = 16
 Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RangeOptions:
-    """How a range is chosen: all values, all but a share of them, or the range whose steps tell the values apart best.
-
-    `percentile` is the share of values, in percent, that "percentile" keeps: half of the rest is cut at each end.
-    Raises UsageError.
-    """
-
-    method: RangeMethod = "percentile"
-    percentile: float = 99.999
-
-    def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise UsageError(f"the calibration method is {self.method!r}; allowed: {', '.join(METHODS)}")
-        if not 50 < self.percentile <= 100:
-            raise UsageError(f"the calibration percentile is {self.percentile!r}; above 50 and up to 100 is allowed")
 
 
 class RangeHistogram:

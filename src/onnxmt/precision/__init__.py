@@ -7,7 +7,7 @@ from onnxmt.precision.dynamic import DynamicMatrix, DynamicTable
 from onnxmt.precision.forms import Array, MatrixForm, StoredArray, TableForm
 from onnxmt.precision.fp32 import Fp32Matrix, Fp32Table
 from onnxmt.precision.recipe import COMPONENTS, PRECISIONS, PRESETS, Recipe, recipe, search_order
-from onnxmt.precision.static import ActivationRange, StaticMatrix, StaticTable
+from onnxmt.precision.static import ActivationRange, Calibration, StaticMatrix, StaticTable
 
 __all__ = [
     "COMPONENTS",
@@ -15,6 +15,7 @@ __all__ = [
     "PRESETS",
     "ActivationRange",
     "Array",
+    "Calibration",
     "MatrixForm",
     "Recipe",
     "StoredArray",

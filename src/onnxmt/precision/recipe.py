@@ -18,7 +18,8 @@ KEEP = "keep_fp32"
 # cross-attention projections and head are parts of a decoder, and a tied head and embedding share one table only in one
 # format.
 _FOLLOWS = {"cross_kv": ("decoder",), "lm_head": ("embedding", "decoder"), "embedding": ("lm_head", "decoder")}
-_FASTEST_FIRST = ("int4", "int8-dynamic", "int8-static", "int8", "int8,encoder=fp32", "fp32")
+# int8-dynamic is not among them: what depends on the other sentences of a batch has to be asked for.
+_FASTEST_FIRST = ("int4", "int8-static", "int8", "int8,encoder=fp32")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,8 +160,8 @@ def recipe(text: str, *, keep_fp32: Sequence[str] = ()) -> Recipe:
     """Read a recipe: a preset (`int8`), a mixture (`encoder=fp32,decoder=int8`), or both (`int8,encoder=fp32`).
 
     A component that is not named has the preset's precision. Without a preset, cross_kv, lm_head and embedding follow
-    the decoder (lm_head and embedding each other first), and all else is fp32. `keep_fp32=PATTERN` may stand among them, and `keep_fp32` adds
-    patterns. Raises UsageError that names every fault.
+    the decoder (lm_head and embedding each other first), and all else is fp32. `keep_fp32=PATTERN` may stand among
+    them, and `keep_fp32` adds patterns. Raises UsageError that names every fault.
     """
     parts = [part.strip() for part in text.split(",")]
     base = PRESETS.get(parts[0])
@@ -198,5 +199,5 @@ def _default(component: str, base: Recipe | None, given: Mapping[str, str]) -> s
 
 
 def search_order() -> tuple[Recipe, ...]:
-    """Return the recipes that a search tries, from the fastest to the safest; the last one is fp32 itself."""
+    """Return the recipes that a search tries, from the fastest to the safest."""
     return tuple(recipe(text) for text in _FASTEST_FIRST)

@@ -43,6 +43,20 @@ class ActivationRange:
         return np.uint8(np.clip(np.rint(-min(self.low, 0.0) / self.scale), 0, _LEVELS))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """The input range of each linear layer by its path, and what it was measured on."""
+
+    ranges: Mapping[str, ActivationRange]
+    texts: str
+    lines: int
+    method: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the manifest says of it."""
+        return {"texts": self.texts, "lines": self.lines, "method": self.method, "layers": len(self.ranges)}
+
+
 def _multiply(op: Any, x: Any, stored: Mapping[str, Any], bias: Any | None, measured: ActivationRange) -> Any:
     scale = op.Constant(value=ir.tensor(np.array(measured.scale)))
     zero = op.Constant(value=ir.tensor(np.array(measured.zero_point)))
