@@ -558,4 +558,4 @@ def test_vocabulary_limits_and_length_limit(folders, name):
     extra = len(language_codes.M2M100) if name == "m2m_100" else 0
     largest = max(reference.get_vocab().values()) if not extra else reference.encoder_size + extra - 1
     assert tokenizer.vocabulary_limits.source == tokenizer.vocabulary_limits.target == largest
-    assert tokenizer.limit == (1024 if name == "m2m_100" else None)
+    assert tokenizer.limit == {"m2m_100": 1024, "t5": 512, "mt5": 512, "umt5": 512}.get(name)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onnxmt.commands._options import AsJson
+from onnxmt.commands._options import AsJson, Prefix, Source, Target
 
 if TYPE_CHECKING:
     from onnxmt.bundle import Bundle
@@ -25,6 +25,9 @@ def inspect(
     graph: Annotated[
         Path | None, typer.Option("--graph", metavar="FILE.svg", help="Draw a bundle's graphs into this file.")
     ] = None,
+    source: Source = None,
+    target: Target = None,
+    prefix: Prefix = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what a bundle holds, or what a checkpoint needs.
@@ -33,14 +36,16 @@ def inspect(
     comes from, how it was verified, and the threads it would run with.
 
     Of a checkpoint, before any migration: whether it can be migrated and every reason why not, family, languages,
-    licence, files and what is missing, parameters, memory that it will take. Of a model on the hub only small files are
-    fetched.
+    licence, files and what is missing, parameters, memory that it will take, and whether --target must be given. With
+    --source, --target and --prefix it says whether a migration with them will be accepted. Of a model on the hub only
+    small files are fetched.
 
     \b
     Examples:
       onnxmt inspect --graph demo.svg
       onnxmt inspect ./en-zh
       onnxmt inspect Helsinki-NLP/opus-mt-en-zh
+      onnxmt inspect facebook/m2m100_418M --target zh
     """
     from onnxmt.bundle import read_bundle
     from onnxmt.commands._console import print_json
@@ -52,6 +57,8 @@ def inspect(
     if (Path(what) / MANIFEST_NAME).is_file():
         from onnxmt.inspection.bundle_view import bundle_facts, bundle_page
 
+        if source is not None or target is not None or prefix is not None:
+            raise UsageError(f"{what} is a bundle: --source, --target and --prefix are for checkpoints")
         bundle = read_bundle(what, check="size")
         if graph is not None:
             _draw(bundle, graph)
@@ -63,10 +70,11 @@ def inspect(
     if graph is not None:
         raise UsageError(f"--graph draws a bundle, and {what} is none: migrate it first, then draw the result")
     from onnxmt.hub import resolve
-    from onnxmt.inspection.checkpoint_facts import checkpoint_facts
+    from onnxmt.inspection.checkpoint_facts import Asked, checkpoint_facts
     from onnxmt.inspection.checkpoint_view import checkpoint_json, checkpoint_page
 
-    facts = checkpoint_facts(resolve(what, files="small"))
+    asked = Asked(source=source, target=target, prefix=prefix)
+    facts = checkpoint_facts(resolve(what, files="small"), asked)
     if as_json:
         print_json(checkpoint_json(facts))
     else:

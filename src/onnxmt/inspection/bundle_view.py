@@ -128,7 +128,8 @@ def _model(manifest: Manifest) -> Section:
 
 def _languages(manifest: Manifest) -> str:
     sides = [listed(codes) or "not stated" for codes in (manifest.languages.source, manifest.languages.target)]
-    return " → ".join(sides)
+    told = [code for code in (manifest.languages.default_source, manifest.languages.default_target) if code is not None]
+    return " → ".join(sides) + (f"; by default {' → '.join(told)}" if told else "")
 
 
 def _graph(graph: GraphInfo) -> Section:

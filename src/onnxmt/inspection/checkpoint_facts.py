@@ -23,6 +23,13 @@ from onnxmt.errors import (
 from onnxmt.hub import ModelFile, ResolvedModel, model_files, weight_shapes, weights_among
 from onnxmt.inspection.memory import MemoryEstimate, estimate_memory
 from onnxmt.model_card import licence_warning, read_card
+from onnxmt.runtime.direction import (
+    DirectionNeeds,
+    direction_needs,
+    direction_warning,
+    target_language,
+    unwritable_script,
+)
 from onnxmt.runtime.settings import GenerationSettings, unknown_settings
 from onnxmt.runtime.tokenizer import LanguageCodes, Tokenizer, load_tokenizer, tokenizer_spec
 
@@ -37,7 +44,8 @@ class CheckpointFacts:
     """What is known; None and empty where it could not be found out, and `notes` then say why.
 
     `reasons` are all that stands against a migration: none means that it can be migrated. `needed` are the names of
-    the files that a migration reads. `parameters` counts tied weights once.
+    the files that a migration reads. `parameters` counts tied weights once. `direction` says what the model must be
+    told of its languages, and `longest_input` how many tokens of a text it takes.
     """
 
     model: ResolvedModel
@@ -46,6 +54,8 @@ class CheckpointFacts:
     notes: list[str] = field(default_factory=list)
     architecture: Architecture | None = None
     languages: LanguageCodes | None = None
+    direction: DirectionNeeds | None = None
+    longest_input: int | None = None
     licence: str | None = None
     licence_warning: str | None = None
     files: tuple[ModelFile, ...] = ()
@@ -63,14 +73,23 @@ class CheckpointFacts:
         return not self.reasons
 
 
-def checkpoint_facts(model: ResolvedModel) -> CheckpointFacts:
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The languages and the prefix that a migration would be given."""
+
+    source: str | None = None
+    target: str | None = None
+    prefix: str | None = None
+
+
+def checkpoint_facts(model: ResolvedModel, asked: Asked | None = None) -> CheckpointFacts:
     """Find out all that small files tell; raises CheckpointError where there is no config.json that can be read."""
     config = read_config(model.folder)
     facts = CheckpointFacts(model=model, config=config)
     _read_architecture(facts)
     _read_files(facts)
     _read_settings(facts)
-    _read_tokenizer(facts)
+    _read_tokenizer(facts, asked or Asked())
     _read_licence(facts)
     _read_weights(facts)
     return facts
@@ -147,17 +166,37 @@ def _read_settings(facts: CheckpointFacts) -> None:
         facts.notes.append(f"generation settings without a meaning are left out: {', '.join(ignored)}")
 
 
-def _read_tokenizer(facts: CheckpointFacts) -> None:
+def _read_tokenizer(facts: CheckpointFacts, asked: Asked) -> None:
     folder = facts.model.folder
     try:
-        tokenizer = load_tokenizer(folder, tokenizer_spec(folder, facts.config))
+        spec = tokenizer_spec(folder, facts.config, prefix=asked.prefix)
+        tokenizer = load_tokenizer(folder, spec)
         facts.languages = tokenizer.languages()
     except TokenizerError as error:
         if not facts.missing and facts.architecture is not None:  # else the reason is named already
             facts.reasons.append(str(error))
         return
+    _read_direction(facts, tokenizer, spec.kind, asked)
     if facts.architecture is not None:
+        positions = facts.architecture.dimensions.max_source_positions
+        facts.longest_input = min((n for n in (tokenizer.limit, positions) if n is not None), default=None)
         facts.reasons += _vocabulary_faults(tokenizer, facts.architecture)
+
+
+def _read_direction(facts: CheckpointFacts, tokenizer: Tokenizer, kind: str, asked: Asked) -> None:
+    """What has to be said of the languages; a language that the model lacks, or cannot write, is a reason."""
+    if facts.settings is None:
+        return
+    try:
+        facts.direction = direction_needs(tokenizer, facts.settings, source=asked.source, target=asked.target)
+    except TokenizerError as error:
+        facts.reasons.append(str(error))
+        return
+    settled = facts.direction.settled
+    if (problem := unwritable_script(tokenizer, target_language(tokenizer, settled))) is not None:
+        facts.reasons.append(problem)
+    if (warning := direction_warning(tokenizer, settled, kind=kind, config=facts.config)) is not None:
+        facts.notes.append(warning)
 
 
 def _vocabulary_faults(tokenizer: Tokenizer, architecture: Architecture) -> list[str]:

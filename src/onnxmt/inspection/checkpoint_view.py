@@ -26,6 +26,13 @@ def checkpoint_json(facts: CheckpointFacts) -> dict[str, Any]:
         "model_type": facts.config.get("model_type"),
         "dimensions": None if sizes is None else dataclasses.asdict(sizes),
         "languages": None if codes is None else {"source": list(codes.source), "target": list(codes.target)},
+        "direction": None
+        if facts.direction is None
+        else {
+            **dataclasses.asdict(facts.direction.settled),
+            "needed": facts.direction.missing,
+            "longest_input": facts.longest_input,
+        },
         "licence": facts.licence,
         "licence_warning": facts.licence_warning,
         "files": [{"name": f.name, "bytes": f.size, "weights": f.name in needed} for f in facts.files],
@@ -82,6 +89,8 @@ def _model(facts: CheckpointFacts) -> Section:
         section.add("vocabulary", f"{sizes.source_vocab_size:,} source, {sizes.target_vocab_size:,} target")
         positions = sizes.max_source_positions
         section.add("positions", "no table" if positions is None else f"at most {positions} tokens")
+        if facts.longest_input is not None:
+            section.add("longest input", f"{facts.longest_input} tokens at once; longer texts are split")
     if facts.parameters is not None:
         section.add("parameters", f"{facts.parameters:,} ({facts.parameters_basis})")
     return section
@@ -89,6 +98,10 @@ def _model(facts: CheckpointFacts) -> Section:
 
 def _needs(facts: CheckpointFacts) -> Section:
     section, memory = Section("What it will need"), facts.memory
+    if facts.direction is not None:
+        section.add("target language", facts.direction.target)
+        if facts.direction.missing is not None:
+            section.add("", facts.direction.missing)
     sizes = [file.size for file in facts.weights]
     if sizes and all(size is not None for size in sizes):
         where = "to download" if facts.model.origin == "hub" else "on disk"

@@ -35,6 +35,7 @@ from onnxmt.runtime.tokenizers.spm_model import CONTROL, USER_DEFINED, read_sent
 
 __all__ = ["family_spec"]
 
+_T5_LENGTH = 512
 _TOKENIZER_JSON = "tokenizer.json"
 # small100 is published with M2M100's tokenizer class in its settings; what tells it apart is its authors' code beside
 # it, which is never run.
@@ -333,7 +334,7 @@ def _plain(
         own_ends=own_ends,
         prefixes=prefixes,
         always_prefix=always,
-        limit=model_max_length(checkpoint.tokenizer_config, folder),
+        limit=_plain_limit(checkpoint),
         clean_up_spaces=checkpoint.cleans_up(bpe=bpe),
         pieces=pieces,
         pipeline=pipeline,
@@ -342,6 +343,19 @@ def _plain(
     spec = TokenizerSpec(kind=kind, files=files, settings=settings.to_dict())
     PlainTokenizer.load(folder, spec)  # what cannot be loaded later is refused now
     return spec
+
+
+def _plain_limit(checkpoint: _Checkpoint) -> int | None:
+    """The most tokens of one text: what the tokenizer's settings say, else config.json, else T5's own length.
+
+    T5 and its kin have no position table that would end a text, and attention grows with its square: a line of 100,000
+    characters would take tens of GB. 512 is what T5 was trained with. BART has a table, which the caller knows.
+    """
+    stated = model_max_length(checkpoint.tokenizer_config, checkpoint.folder)
+    if stated is not None or checkpoint.config.get("model_type") == "bart":
+        return stated
+    positions = checkpoint.config.get("n_positions")
+    return positions if type(positions) is int and positions > 0 else _T5_LENGTH
 
 
 def _prefixes(checkpoint: _Checkpoint, vocabulary: Mapping[str, int]) -> tuple[tuple[Prefix, ...], bool]:
