@@ -157,7 +157,7 @@ def test_spans_lines_and_letters_survive(text, latin, quotes):
     assert to_chinese_form(result, options) == result
 
 
-UNITS = ["！", "(", "“", "“好", "'好", '"好', "好 ", "好😀 ", "...", "1，000，", "，", ": ", "你好,"]
+UNITS = ["… ", "！", "(", "“", "“好", "'好", '"好', "好 ", "好😀 ", "...", "1，000，", "，", ": ", "你好,"]
 
 
 @pytest.mark.parametrize("unit", UNITS)

@@ -60,9 +60,10 @@ def to_chinese_form(text: str, options: ChineseOptions | None = None, *, protect
         return text
     masked, spans = _mask(text, find_protected(text, protect))
     for is_on, rule in (
-        (options.punctuation, _set_marks),
         (options.punctuation, _set_brackets),
+        (options.punctuation, _set_marks),
         (options.ellipsis, _set_ellipsis),
+        (options.han_spaces, _close_spaces),
         (options.quotes != "keep", functools.partial(_set_quotes, style=options.quotes)),
         (options.han_spaces, _close_spaces),
         (options.latin_space != "keep", functools.partial(_set_latin_space, style=options.latin_space)),
@@ -171,9 +172,11 @@ def _set_brackets(text: str) -> str:
     return "".join(characters)
 
 
+_ELLIPSIS = re.compile(r"(?<!\.)(?:(?:\.{3,6}(?!\.)|…)[ \u00a0]*)*(?:\.{3,6}(?!\.)|…)")
+
+
 def _set_ellipsis(text: str) -> str:
-    return re.sub(
-        r"(?<!\.)(?:\.{3,6}(?!\.)|…)+",
+    return _ELLIPSIS.sub(
         lambda match: (
             "……"
             if _is_han(_before(match.string, match.start())) or _is_han(_after(match.string, match.end()))
@@ -183,11 +186,15 @@ def _set_ellipsis(text: str) -> str:
     )
 
 
+# What makes quotes Chinese ones, when it stands inside or beside them; other quotes do not.
+_BESIDE = f"{HAN}，。！？：；、（）《》"
+
+
 def _set_quotes(text: str, *, style: Quotes) -> str:
     """One kind of quotes beside Han characters; straight ones are paired line by line, and left where one is single."""
     lines = text.splitlines(keepends=True)
     text = "".join(_pair_quotes(line) if '"' in line else line for line in lines)
-    text = re.sub(f"(?<![A-Za-z0-9])'(?=[{_CJK}])([^'\r\n]*?)(?<=[{_CJK}])'(?![A-Za-z0-9])", r"‘\1’", text)
+    text = re.sub(f"(?<![A-Za-z0-9])'(?=[{_BESIDE}])([^'\r\n]*?)(?<=[{_BESIDE}])'(?![A-Za-z0-9])", r"‘\1’", text)
     if style == "curly":
         return text.translate(str.maketrans("「」『』｢｣", "“”‘’“”"))
     # an apostrophe and an English quotation keep their form
@@ -205,7 +212,7 @@ def _pair_quotes(line: str) -> str:
     characters = list(line)
     for start, end in pairs:
         around = line[max(0, start - 2) : start].rstrip()[-1:] + line[end + 1 : end + 3].lstrip()[:1]
-        if re.search(f"[{_CJK}]", line[start + 1 : start + 2] + line[end - 1 : end] + around):
+        if re.search(f"[{_BESIDE}]", line[start + 1 : start + 2] + line[end - 1 : end] + around):
             characters[start], characters[end] = "“", "”"
     return "".join(characters)
 
