@@ -82,6 +82,18 @@ class BundleWriter:
             raise OutputError(_write_failed(self._shown, error)) from error
         return self
 
+    def described(self, manifest: Manifest) -> Bundle:
+        """Return the bundle as it would be with the files that are there now: what a report of it is made from.
+
+        Raises OutputError.
+        """
+        try:
+            return Bundle(folder=self.folder, manifest=manifest.with_files(tuple(_entries(self.folder))))
+        except OSError as error:
+            if isinstance(error, OutputError):
+                raise
+            raise OutputError(_write_failed(self._shown, error)) from error
+
     def commit(self, manifest: Manifest) -> Bundle:
         """Hash the files, write the manifest last, flush to the disk, and rename into place.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from onnxmt.hub import resolve
 from onnxmt.manifest import UNVERIFIED, Manifest
 from onnxmt.measure.calibration_options import CalibrationOptions
 from onnxmt.measure.gate_report import FP32, GateLimits
+from onnxmt.measure.report import commit_with_report
 from onnxmt.measure.sentences import ChosenSentences, choose_sentences
 from onnxmt.plan import Plan, check_vocabulary, copy_files, make_plan, manifest_of
 from onnxmt.precision import PRESETS, Calibration, Recipe
@@ -149,11 +150,13 @@ def migrate(
         if texts is not None and baseline is not None:
             progress.step(f"evaluate {options.precision.name}")
             quality = _judge(built, baseline, texts, options, progress)
-        progress.step("write the bundle")
+        progress.step("write the bundle and its report")
         built.unload()
+        manifest = _manifest(built, report, quality, fp32_sizes={} if fp32 is None else fp32.sizes)
         shutil.rmtree(writer.folder / _BASELINE, ignore_errors=True)
-        bundle = writer.commit(_manifest(built, report, quality))
-    return MigrateResult(bundle=bundle, report=report, quality=quality, warnings=_warnings(built, report, quality))
+        finished = commit_with_report(writer, manifest)
+    warnings = (*_warnings(built, report, quality), *([finished.note] if finished.note else []))
+    return MigrateResult(bundle=finished.bundle, report=report, quality=quality, warnings=warnings)
 
 
 def export(
@@ -191,6 +194,12 @@ class _Built:
             settings=self.plan.settings,
             runtime=runtime,
         )
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each graph and weights file."""
+        names = (self.exported.encoder.file, self.exported.decoder.file, self.exported.weights_file)
+        return {name: (self.folder / name).stat().st_size for name in names}
 
     def unload(self) -> None:
         """Give the graphs' memory back; they cannot be run after that."""
@@ -301,7 +310,9 @@ def _judge(
     return report
 
 
-def _manifest(built: _Built, report: VerificationReport | None, quality: GateReport | None) -> Manifest:
+def _manifest(
+    built: _Built, report: VerificationReport | None, quality: GateReport | None, *, fp32_sizes: Mapping[str, int]
+) -> Manifest:
     """Describe the bundle with all that was found out about it."""
     verification = UNVERIFIED if report is None else report.for_manifest()
     if report is not None and not built.exported.recipe.exact:
@@ -311,7 +322,7 @@ def _manifest(built: _Built, report: VerificationReport | None, quality: GateRep
         return manifest
     from onnxmt.measure.quality import manifest_quality
 
-    return dataclasses.replace(manifest, quality=manifest_quality(quality, built.translator))
+    return dataclasses.replace(manifest, quality=manifest_quality(quality, built.translator, fp32_sizes=fp32_sizes))
 
 
 def _warnings(built: _Built, report: VerificationReport | None, quality: GateReport | None) -> tuple[str, ...]:

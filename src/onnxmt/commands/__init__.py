@@ -10,5 +10,5 @@ from collections.abc import Mapping
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Make a bundle": ("migrate", "export", "verify"),
     "Use it": ("translate", "inspect"),
-    "Measure it": ("evaluate",),
+    "Measure it": ("evaluate", "report"),
 }

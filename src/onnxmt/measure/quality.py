@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from onnxmt.runtime.translator import Translator
 
 EVALUATION_NAME = "evaluation.json"
+FP32_SIZES = "fp32_sizes"
 _FORMAT = 1
 GateOutcome = Literal["passed", "missed", "not needed"]
 
@@ -56,11 +57,14 @@ def translate_set(
     return outputs
 
 
-def manifest_quality(report: GateReport, translator: Translator) -> dict[str, Any]:
+def manifest_quality(
+    report: GateReport, translator: Translator, *, fp32_sizes: Mapping[str, int] | None = None
+) -> dict[str, Any]:
     """Return the manifest's `quality`: the headline first, then how it was measured, then every mode and part.
 
     The headline is the mode of the bundle's own decoding: greedy where it searches with one beam, else beam 4. What
-    quotes the set stays out unless the set is the shipped one: a bundle is handed on.
+    quotes the set stays out unless the set is the shipped one: a bundle is handed on. `fp32_sizes` are the bytes of
+    each graph and weights file as fp32 has it.
     """
     mode = GREEDY if translator.settings.num_beams == 1 else BEAM
     whole = report.row(mode)
@@ -84,6 +88,7 @@ def manifest_quality(report: GateReport, translator: Translator) -> dict[str, An
             "versions": measuring_versions(),
         },
         **{key: value for key, value in found.items() if key not in ("label", "passed")},
+        **({FP32_SIZES: dict(fp32_sizes)} if fp32_sizes else {}),
     }
 
 
