@@ -158,7 +158,7 @@ def test_reporting_writes_the_bundle_and_says_what_it_lost(tmp_path: Path) -> No
 
 @pytest.mark.usefixtures("broken")
 def test_the_command_exits_with_1_and_shows_every_figure(tmp_path: Path) -> None:
-    texts = chosen(4)
+    texts = chosen(8)
     table = tmp_path / "texts.tsv"
     rows = zip(texts.domains, texts.sources or (), texts.references[0], strict=True)
     table.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")

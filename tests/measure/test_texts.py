@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnxmt.errors import UsageError
+from onnxmt.errors import UnknownLanguageError, UsageError
 from onnxmt.manifest import Languages
-from onnxmt.measure.direction import requested_language, scored_language, texts_for
+from onnxmt.measure.direction import requested_language, required_language, scored_language, texts_for
 from onnxmt.measure.outputs import Output, OutputCounts, count_faults, is_loop
 from onnxmt.measure.sentences import verification_sentences
 from onnxmt.measure.texts import (
@@ -117,23 +117,26 @@ def test_sets_with_different_content_have_different_fingerprints() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "first", "references"),
+    ("source", "target", "between", "references"),
     [
-        (("eng",), ("zho",), "en", 1),
-        (("en",), ("cmn_Hans", "yue_Hant", "nan"), "en", 1),
-        (("zho",), ("eng",), "zh", 1),
-        (("eng_Latn", "zho_Hans", "deu_Latn"), ("eng_Latn", "zho_Hans", "deu_Latn"), "en", 1),
-        (("en",), ("de",), "en", 0),
-        (("zh",), ("ja",), "zh", 0),
-        ((), (), "en", 0),
-        ((), ("zho",), "en", 1),
+        (("eng",), ("zho",), ("eng", "zho"), 1),
+        (("en",), ("nan", "yue_Hant", "cmn_Hans"), ("en", "cmn_Hans"), 1),
+        (("en",), ("yue_Hant", "lzh_Hant"), ("en", "yue_Hant"), 1),
+        (("zho",), ("eng",), ("zho", "eng"), 1),
+        (("deu_Latn", "eng_Latn", "zho_Hans"), ("eng_Latn", "zho_Hant", "zho_Hans"), ("eng_Latn", "zho_Hans"), 1),
+        (("en",), ("de",), ("en", None), 0),
+        (("zh",), ("ja",), ("zh", None), 0),
+        ((), (), ("en", None), 0),
+        ((), ("zho",), ("en", "zh"), 1),
+        ((), ("eng",), ("zh", "en"), 1),
+        ((), ("deu",), ("en", None), 0),
     ],
 )
 def test_the_shipped_set_serves_a_model_as_far_as_its_languages_go(
-    source: tuple[str, ...], target: tuple[str, ...], first: str, references: int
+    source: tuple[str, ...], target: tuple[str, ...], between: tuple[str, str | None], references: int
 ) -> None:
     found = texts_for(Languages(source=source, target=target), model="m")
-    assert (found.source_language, len(found.references)) == (first, references)
+    assert ((found.source_language, found.target_language), len(found.references)) == (between, references)
 
 
 def test_what_the_migration_chose_counts_before_what_the_model_could() -> None:
@@ -152,6 +155,9 @@ def test_languages_are_asked_for_only_where_a_model_has_several() -> None:
     assert requested_language(("zho",), "zh") is None
     assert requested_language(("eng_Latn", "zho_Hans", "zho_Hant"), "zh") == "zho_Hans"
     assert requested_language(("deu", "fra"), "zh") is None
+    assert required_language(("deu",), "zh", role="target") is None
+    with pytest.raises(UnknownLanguageError, match="'zh' is not one of this model's"):
+        required_language(("deu", "fra"), "zh", role="target")
     assert scored_language(shipped_texts().without_references(), Languages(source=(), target=("cmn", "yue"))) == "zh"
     assert scored_language(shipped_texts().without_references(), Languages(source=(), target=("de", "fr"))) is None
 

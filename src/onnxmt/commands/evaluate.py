@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 def evaluate(
     bundle: Annotated[
         Path | None,
-        typer.Argument(metavar="BUNDLE", help="The bundle to evaluate, or demo.  [default: demo]"),
+        typer.Argument(
+            metavar="BUNDLE", help="The bundle to evaluate, or demo.  [default: demo]", callback=bundle_place
+        ),
     ] = None,
     source: Annotated[
         Path | None, typer.Option("--src", metavar="FILE", help="Texts to translate, one a line.")
@@ -102,7 +104,7 @@ def evaluate(
     require_sacrebleu()
     with step_progress() as progress:
         texts = _texts(source, reference or [], sets or [], source_language, target_language)
-        how = _How(beams=beams, split=split, threads=threads)
+        how = _How(beams=beams, split=split, threads=threads, source=source_language, target=target_language)
         if hypothesis is not None:
             how.refuse_without_model(against)
             texts, answers, other = _of_file(hypothesis, against, texts, how, progress)
@@ -127,6 +129,8 @@ class _How:
     beams: int | None
     split: bool
     threads: int | None
+    source: str | None
+    target: str | None
 
     def refuse_without_model(self, against: Path | None) -> None:
         """Refuse what has no effect: an option without one is a mistake that the user should hear of."""
@@ -142,7 +146,13 @@ class _How:
         """Return them for measure.systems."""
         from onnxmt.measure.systems import RunOptions
 
-        return RunOptions(beams=self.beams, split=self.split, threads=self.threads)
+        return RunOptions(
+            beams=self.beams,
+            split=self.split,
+            threads=self.threads,
+            source_language=self.source,
+            target_language=self.target,
+        )
 
 
 def _of_file(

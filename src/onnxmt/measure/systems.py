@@ -10,7 +10,8 @@ from typing import Any
 
 from onnxmt.bundle import Bundle
 from onnxmt.errors import UsageError
-from onnxmt.measure.direction import scored_language, texts_for
+from onnxmt.manifest import Languages
+from onnxmt.measure.direction import required_language, scored_language, texts_for
 from onnxmt.measure.evaluate import Answers
 from onnxmt.measure.gate_report import FP32
 from onnxmt.measure.outputs import MODES, translate_lines
@@ -23,11 +24,16 @@ from onnxmt.runtime.translator import Translator
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """How bundles translate the set: `beams=None` as each bundle says itself; `split` as in TranslateOptions."""
+    """How bundles translate the set: `beams=None` as each bundle says itself; `split` as in TranslateOptions.
+
+    The languages are asked of models that have several; None: what the bundle was migrated for, or the set's.
+    """
 
     beams: int | None = None
     split: bool = True
     threads: int | None = None
+    source_language: str | None = None
+    target_language: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +58,16 @@ def answer(
     """
     with Translator.load(model, options=RuntimeOptions(threads=options.threads)) as translator:
         manifest = translator.bundle.manifest
-        texts = texts or texts_for(manifest.languages, model=manifest.name)
+        languages = _asked(manifest.languages, options)
+        texts = texts or texts_for(languages, model=manifest.name)
         sources = texts.sources
         if sources is None:
             raise UsageError(f"the set {texts.name} has no sources to translate: give them with --src")
-        texts = dataclasses.replace(texts, target_language=scored_language(texts, manifest.languages))
+        texts = dataclasses.replace(
+            texts,
+            source_language=texts.source_language or options.source_language,
+            target_language=scored_language(texts, languages),
+        )
         beams = translator.settings.num_beams if options.beams is None else options.beams
         how = dataclasses.replace(translate_options(translator, texts, beams=beams), split=options.split)
         outputs = translate_lines(translator, sources, how, progress=progress)
@@ -74,6 +85,17 @@ def answer(
         return BundleAnswers(
             texts=texts, answers=Answers(label=described(facts), outputs=outputs, facts=facts), fp32=fp32
         )
+
+
+def _asked(languages: Languages, options: RunOptions) -> Languages:
+    """The model's languages with those that were asked for as its defaults, in its own codes."""
+    return dataclasses.replace(
+        languages,
+        default_source=required_language(languages.source, options.source_language, role="source")
+        or languages.default_source,
+        default_target=required_language(languages.target, options.target_language, role="target")
+        or languages.default_target,
+    )
 
 
 def _recorded(bundle: Bundle, texts: EvaluationSet, *, beams: int) -> Answers | None:
