@@ -13,7 +13,7 @@ import pytest
 from onnxmt.errors import SessionError, UsageError
 from onnxmt.runtime import session as room
 from onnxmt.runtime.cpu import CpuLimit
-from onnxmt.runtime.session import RuntimeOptions, Session
+from onnxmt.runtime.session import RuntimeOptions, Session, Spin, options_for
 from tests.runtime.graphs import write_fake_graphs
 
 FEEDS = {"input_ids": np.array([[3, 4]]), "attention_mask": np.array([[1, 1]])}
@@ -43,13 +43,33 @@ def test_threads_come_from_the_limits_and_can_be_set(encoder: Path, monkeypatch:
     assert Session(encoder, options=RuntimeOptions(threads=2))._session.get_session_options().intra_op_num_threads == 2
 
 
-@pytest.mark.parametrize(("spin", "entry"), [(False, "0"), (True, "1")])
-def test_idle_threads_sleep_unless_asked_to_spin(encoder: Path, spin: bool, entry: str) -> None:
+@pytest.mark.parametrize(
+    ("spin", "allowed", "microseconds"), [("off", "0", None), ("brief", "1", "100"), ("on", "1", None)]
+)
+@pytest.mark.parametrize("pool", ["intra_op", "inter_op"])
+def test_idle_threads_sleep_soon(encoder: Path, pool: str, spin: Spin, allowed: str, microseconds: str | None) -> None:
     """Case R2."""
     options = Session(encoder, options=RuntimeOptions(threads=2, spin=spin))._session.get_session_options()
 
-    assert options.get_session_config_entry("session.intra_op.allow_spinning") == entry
-    assert options.get_session_config_entry("session.inter_op.allow_spinning") == entry
+    assert options.get_session_config_entry(f"session.{pool}.allow_spinning") == allowed
+    if microseconds is None:
+        with pytest.raises(RuntimeError):
+            options.get_session_config_entry(f"session.{pool}.spin_duration_us")
+    else:
+        assert options.get_session_config_entry(f"session.{pool}.spin_duration_us") == microseconds
+
+
+def test_throughput_shares_the_threads_among_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "cpu_limit", lambda: CpuLimit(affinity=6, quota=None))
+
+    assert options_for("latency") == RuntimeOptions()
+    assert options_for("latency", threads=3, spin="off") == RuntimeOptions(threads=3, spin="off")
+    assert options_for("throughput") == RuntimeOptions(threads=1, workers=6)
+    assert options_for("throughput", threads=2) == RuntimeOptions(threads=1, workers=2)
+    assert RuntimeOptions(workers=2).resolved_threads() == 3
+    assert RuntimeOptions(workers=9).resolved_threads() == 1
+    with pytest.raises(UsageError, match="mode is 'fast'; allowed: latency, throughput"):
+        options_for("fast")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("on", [True, False])
@@ -84,11 +104,13 @@ def test_an_idle_session_costs_nothing(encoder: Path) -> None:
 
 def test_options_are_checked_together() -> None:
     with pytest.raises(UsageError) as caught:
-        RuntimeOptions(threads=0, inter_threads=True, provider="gpu")
+        RuntimeOptions(threads=0, inter_threads=True, workers=0, spin=True, provider="gpu")  # type: ignore[arg-type]
 
     message = str(caught.value)
     assert "threads is 0; a whole number from 1 to 1024 is allowed" in message
     assert "inter_threads is True" in message
+    assert "workers is 0" in message
+    assert "spin is True; allowed: off, brief, on" in message
     assert "provider is 'gpu'; allowed: cpu, cuda, tensorrt, openvino, coreml, directml" in message
 
 

@@ -17,7 +17,7 @@ LONGEST_LINE = 2**20
 _CHUNK = 2**16
 _BOM = b"\xef\xbb\xbf"
 # How many lines make a window: few at first, so that the first answer comes soon; many later, so that batches are full.
-_FIRST_WINDOW, _LARGEST_WINDOW = 4, 256
+_FIRST_WINDOW, _LARGEST_WINDOW = 4, 1024
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,12 +11,20 @@ _LEAST_TOKENS = 16
 _FULL_ROWS = 8
 
 
-def plan_batches(lengths: Sequence[int], *, budget: int) -> list[list[int]]:
+def padding_waste(lengths: Sequence[int], batches: Sequence[Sequence[int]]) -> float:
+    """Return the share of the batches' tokens that is padding, 0 to 1."""
+    padded = sum(len(batch) * max(lengths[index] for index in batch) for batch in batches)
+    return 1 - sum(lengths) / padded if padded else 0.0
+
+
+def plan_batches(lengths: Sequence[int], *, budget: int, workers: int = 1) -> list[list[int]]:
     """Return the indices of each batch, longest sentences first.
 
     Rows × the longest length stays within `budget` (a sentence longer than that is alone), and a batch of 8 rows or
-    more takes no row shorter than half its longest.
+    more takes no row shorter than half its longest. What would not give each of `workers` a batch is cut smaller.
     """
+    if workers > 1:
+        budget = min(budget, -(-sum(max(length, _LEAST_TOKENS) for length in lengths) // workers))
     batches: list[list[int]] = []
     widest = 0
     for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):

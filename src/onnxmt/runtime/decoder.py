@@ -114,11 +114,11 @@ class _Decoding:
         """Let row r continue row parents[r]; what belongs to the sentence moves only when the sentences do."""
         sentences = self._sentences[parents]
         if not np.array_equal(sentences, self._sentences):
-            self._cross = {name: value[parents] for name, value in self._cross.items()}
+            self._cross = {name: _taken(value, parents) for name, value in self._cross.items()}
             self._mask = self._mask[parents]
             self._sentences = sentences
         if self._past is not None:
-            self._past = {name: value[parents] for name, value in self._past.items()}
+            self._past = {name: _taken(value, parents) for name, value in self._past.items()}
 
     def _check_position(self, length: int) -> None:
         limit = self._model.positions
@@ -146,6 +146,20 @@ def load_model(
 
 def _present(past: str) -> str:
     return f"present.{past.removeprefix('past.')}"
+
+
+def _taken(rows: npt.NDArray[Any], parents: Ids) -> npt.NDArray[Any]:
+    """Row r of the result is row parents[r] of `rows`, which is used up: rows that stay in place are not copied.
+
+    A batch loses one sentence or two at a time, and a cache row is 50 KB: copying the others too would cost as much as
+    the step's attention.
+    """
+    count = len(parents)
+    moved = np.flatnonzero(parents != np.arange(count))
+    if count > len(rows) or 2 * len(moved) > count or not rows.flags.writeable:
+        return rows[parents]
+    rows[moved] = rows[parents[moved]]
+    return rows[:count]
 
 
 def _is_identity(parents: Ids, rows: int) -> bool:

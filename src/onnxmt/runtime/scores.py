@@ -10,11 +10,12 @@ import numpy.typing as npt
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
-# A row is reduced to the maxima of blocks of this many entries before its best k are looked for. Measured at 65,001
-# entries: 13 µs with blocks of 512, 38 µs with 128; numpy's argpartition of the row takes 63 µs, and that with AVX-512.
-_BLOCK = 512
+# A row is folded this many times, and its columns' maxima taken, before its best k are looked for: one pass over long
+# runs of numbers. Measured at 65,001 entries: 5 µs folded 64 times, 17 µs 512 times; maxima of runs of 512, 12 µs.
+_FOLDS = 64
 # exp needs a copy of what it works on; about 1 MB of it at a time stays in a core's own cache.
 _CHUNK_ENTRIES = 1 << 18
+_LOWEST = np.finfo(np.float32).min
 
 
 class Scores:
@@ -99,26 +100,30 @@ def best_tokens(values: Floats, k: int) -> Best:
     """The k highest of each row of [R, V]; of equal ones those with the lowest index. k is lowered to V."""
     rows, vocabulary = values.shape
     k = min(k, vocabulary)
-    if vocabulary <= 2 * _BLOCK:
+    if vocabulary <= 16 * _FOLDS:
         tokens = np.argsort(-values, axis=1, kind="stable")[:, :k]
         tokens.sort(axis=1)
         return Best(tokens, np.take_along_axis(values, tokens, axis=1))
 
-    # No k-th best is below the k-th highest block maximum: few entries pass that bound, and among them are the best k.
-    blocks = vocabulary // _BLOCK
-    if blocks >= k:
-        maxima = values[:, : blocks * _BLOCK].reshape(rows, blocks, _BLOCK).max(axis=2)
-        bound = np.partition(maxima, blocks - k, axis=1)[:, blocks - k]
+    # No k-th best is below the k-th highest column maximum: only columns that reach it, few of them, are looked into.
+    columns = vocabulary // _FOLDS
+    covered = columns * _FOLDS
+    folded = values[:, :covered].reshape(rows, _FOLDS, columns)
+    if columns >= k:
+        maxima = folded.max(axis=1)
+        bound = np.partition(maxima, columns - k, axis=1)[:, columns - k]
     else:
+        maxima = np.full((rows, columns), np.inf, np.float32)
         bound = np.partition(values, vocabulary - k, axis=1)[:, vocabulary - k]
-    passing = values >= bound[:, None]
-    if np.isneginf(bound).any():  # a row with next to no choice left, such as a forced token: do not sort its bans
-        passing &= values > -np.inf
-    row_of, token_of = np.divmod(
-        np.flatnonzero(passing), vocabulary
-    )  # 16 times faster than np.nonzero in two dimensions
+    row_of_column, column = np.nonzero(maxima >= bound[:, None])
+    # A row with next to no choice left, such as a forced token, has a bound of -inf: its bans are not worth sorting.
+    least = np.maximum(bound, _LOWEST)
+    which, fold = np.nonzero(folded[row_of_column, :, column] >= least[row_of_column, None])
+    row_of_rest, rest = np.nonzero(values[:, covered:] >= least[:, None])
+    row_of = np.concatenate((row_of_column[which], row_of_rest))
+    token_of = np.concatenate((fold * columns + column[which], rest + covered))
     value_of = values[row_of, token_of]
-    order = np.lexsort((-value_of, row_of))  # stable: equal values stay in ascending order of token
+    order = np.lexsort((token_of, -value_of, row_of))
     counts = np.bincount(row_of, minlength=rows)
     places = np.arange(k)
     filled = places < counts[:, None]

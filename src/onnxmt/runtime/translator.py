@@ -25,7 +25,7 @@ from onnxmt.runtime.work import Engine, Errors, Work
 
 DEMO_MODEL = "demo"
 # translate_stream reads ahead to sort by length: little at first, so that the first answer comes soon.
-_FIRST_WINDOW, _LARGEST_WINDOW, _WINDOW_CHARACTERS = 4, 256, 100_000
+_FIRST_WINDOW, _LARGEST_WINDOW, _WINDOW_CHARACTERS = 4, 1024, 100_000
 
 
 class Translator:
@@ -59,6 +59,7 @@ class Translator:
             target_language=_target_language(languages),
             default=self.direction,
             codes_in_text=bundle.manifest.tokenizer.get("kind") == "marian",
+            workers=runtime.workers,
         )
 
     @classmethod
@@ -160,7 +161,7 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translate any number of texts in order, each as soon as it is done, in bounded memory.
 
-        Reads at most 256 texts (about 100,000 characters) ahead.
+        Reads at most 1,024 texts (about 100,000 characters) ahead.
         """
         if isinstance(texts, str):
             raise UsageError("translate_stream takes texts one after another; found one text: use translate_detailed")

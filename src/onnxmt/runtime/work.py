@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,7 +40,8 @@ class Engine:
     """What does the work, the same for every call: `limit` is the most source tokens, languages are the model's own.
 
     `default`: what the tokenizer is told where a call names no language. `codes_in_text`: a text may begin with the
-    code of its target, `>>deu<<`; in the other families such characters are text.
+    code of its target, `>>deu<<`; in the other families such characters are text. `workers` batches are decoded side by
+    side.
     """
 
     model: Seq2SeqModel
@@ -50,6 +52,7 @@ class Engine:
     target_language: str
     default: Direction = _NOTHING_TOLD
     codes_in_text: bool = True
+    workers: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,25 +162,44 @@ class Work:
 
     def _decode(self, sources: Sequence[list[int]]) -> list[list[Hypothesis]]:
         """Translate token ids, in batches of like length; the result is in the order of `sources`."""
+        batches = plan_batches([len(ids) for ids in sources], budget=self._budget, workers=self._engine.workers)
         answers: list[list[Hypothesis]] = [[] for _ in sources]
-        for batch in plan_batches([len(ids) for ids in sources], budget=self._budget):
-            width = max(len(sources[i]) for i in batch)
-            padded = np.full((len(batch), width), self._padding(sources[batch[0]]), np.int64)
-            mask = np.zeros((len(batch), width), np.int64)
-            for row, index in enumerate(batch):
-                padded[row, : len(sources[index])] = sources[index]
-                mask[row, : len(sources[index])] = 1
-            found = search(
-                self._engine.model.start(padded, mask),
-                rows=len(batch),
-                settings=self._settings,
-                seed=self._options.seed,
-                streams=[self._done + index for index in batch],
-            )
+
+        def run(batch: Sequence[int]) -> None:
+            found = self._decode_batch([sources[index] for index in batch], [self._done + index for index in batch])
             for index, hypotheses in zip(batch, found, strict=True):
                 answers[index] = hypotheses
+
+        if self._engine.workers == 1 or len(batches) < 2:
+            for batch in batches:
+                run(batch)
+        else:  # ONNX Runtime and numpy let other threads run meanwhile
+            with ThreadPoolExecutor(self._engine.workers, thread_name_prefix="onnxmt") as pool:
+                running = [pool.submit(run, batch) for batch in batches]
+                try:
+                    for future in running:
+                        future.result()
+                except BaseException:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    raise
         self._done += len(sources)
         return answers
+
+    def _decode_batch(self, sources: Sequence[list[int]], streams: Sequence[int]) -> list[list[Hypothesis]]:
+        """Translate one batch; sentence i draws from the random stream streams[i]."""
+        width = max(len(ids) for ids in sources)
+        padded = np.full((len(sources), width), self._padding(sources[0]), np.int64)
+        mask = np.zeros((len(sources), width), np.int64)
+        for row, ids in enumerate(sources):
+            padded[row, : len(ids)] = ids
+            mask[row, : len(ids)] = 1
+        return search(
+            self._engine.model.start(padded, mask),
+            rows=len(sources),
+            settings=self._settings,
+            seed=self._options.seed,
+            streams=streams,
+        )
 
     def _padding(self, ids: Sequence[int]) -> int:
         """What stands under the mask: it has no effect, but must be a row of the embedding."""

@@ -12,16 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from onnxmt.errors import DecodingError, GenerationSettingsError
 from onnxmt.runtime.processors import Processor
 from onnxmt.runtime.scores import Best, Floats, Ids, Scores, best_tokens, log_sum_exp
-from onnxmt.runtime.search.rows import Rows, check_finite, ended_by_model
+from onnxmt.runtime.search.rows import Bools, Rows, check_finite, closed_up, ended_by_model
 from onnxmt.runtime.search.types import Hypothesis, Step
 from onnxmt.runtime.settings import GenerationSettings
-
-Bools = npt.NDArray[np.bool_]
 
 # transformers' stand-in for "not a candidate": added to what may not be chosen, and the score of places not yet taken.
 _DEAD = np.float32(-1.0e9)
@@ -68,7 +65,7 @@ def search_beam(
             results[sentence[place]] = finished.hypotheses(place, int(sentence[place]))
         parent, token = parent[line, order], token[line, order]
         if decided.any():
-            stay = np.flatnonzero(~decided)
+            stay = closed_up(~decided)
             sentence, running, parent, token = sentence[stay], running[stay], parent[stay], token[stay]
             finished.keep(stay)
         held = rows.history.shape[0]

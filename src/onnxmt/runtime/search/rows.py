@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from onnxmt.errors import DecodingError
 from onnxmt.runtime.processors import check_vocabulary
 from onnxmt.runtime.scores import Floats, Ids
 from onnxmt.runtime.search.types import Step
 from onnxmt.runtime.settings import GenerationSettings
+
+Bools = npt.NDArray[np.bool_]
 
 
 class Rows:
@@ -59,6 +62,15 @@ class Rows:
     def sequence(self, row: int, token: int) -> tuple[int, ...]:
         """What row has generated, with `token` as its next."""
         return (*self._tokens[row, 1 : self.length].tolist(), token)
+
+
+def closed_up(stay: Bools) -> Ids:
+    """The rows that stay, int64, the last of them in the places of those that leave: few rows change their place."""
+    order = np.arange(np.count_nonzero(stay))
+    holes = np.flatnonzero(~stay[: order.size])
+    if holes.size:
+        order[holes] = order.size + np.flatnonzero(stay[order.size :])
+    return order
 
 
 def ended_by_model(tokens: tuple[int, ...], settings: GenerationSettings) -> bool:

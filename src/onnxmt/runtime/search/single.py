@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxmt.runtime.processors import Processor, replace_invalid
 from onnxmt.runtime.scores import Scores, log_sum_exp
-from onnxmt.runtime.search.rows import Rows, check_finite, ended_by_model, no_token_left
+from onnxmt.runtime.search.rows import Rows, check_finite, closed_up, ended_by_model, no_token_left
 from onnxmt.runtime.search.sampling import Generators, draw
 from onnxmt.runtime.search.types import Hypothesis, Step
 from onnxmt.runtime.settings import GenerationSettings
@@ -64,7 +64,7 @@ def search_single(
             done[int(output[row])] = Hypothesis(
                 tokens=sequence, score=float(sums[row]) / len(sequence), finished=ended_by_model(sequence, settings)
             )
-        stay = np.flatnonzero(~ends)
+        stay = closed_up(~ends)
         rows.advance(tokens[stay], stay)
         output, sums = output[stay], sums[stay]
     return [[done[sentence * answers + answer] for answer in range(answers)] for sentence in range(sentences)]
