@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from onnxmt.fp32_weights import checkpoint_of, float_leftovers
 from onnxmt.manifest import Graphs, Manifest
 from onnxmt.measure.calibrate import calibrate, calibration_texts
 from onnxmt.measure.calibration_options import CalibrationOptions
+from onnxmt.measure.direction import requested_language
 from onnxmt.measure.finite import require_finite
 from onnxmt.measure.gate_report import FP32, GateLimits
 from onnxmt.migrate import GATE_MODES, GateMode, Progress, Silent
@@ -28,6 +30,7 @@ from onnxmt.runtime.translator import Translator
 
 if TYPE_CHECKING:
     from onnxmt.checkpoint import Checkpoint
+    from onnxmt.measure.explain import Explanation
     from onnxmt.measure.gate import Outputs
     from onnxmt.measure.gate_report import GateReport
     from onnxmt.measure.texts import EvaluationSet
@@ -158,6 +161,42 @@ def search(
             )
 
 
+def explain_damage(
+    source: str | Path, *, options: QuantizeOptions | None = None, progress: Progress | None = None
+) -> Explanation:
+    """Rank the layers of the fp32 bundle `source` by what `options.precision` does to them; nothing is written.
+
+    Runs on the calibration text. Raises as `quantize` does, and UsageError for fp16 and fp32.
+    """
+    from onnxmt.measure.explain import explain
+    from onnxmt.runtime.direction import settle
+
+    options, progress = options or QuantizeOptions(), progress or Silent()
+    with (
+        _Source.opened(source, options, None, progress) as fp32,
+        tempfile.TemporaryDirectory(prefix="onnxmt-explain-") as scratch,
+    ):
+        exported = fp32.export(options.precision, Path(scratch))
+        translator, codes = fp32.translator, fp32.manifest.languages
+        texts = calibration_texts(options.calibration, codes)
+        direction = settle(
+            translator.tokenizer,
+            translator.settings,
+            source=requested_language(codes.source, texts.source) or codes.default_source,
+            target=requested_language(codes.target, texts.target) or codes.default_target,
+        )
+        progress.step("exchange one layer at a time")
+        return explain(
+            translator,
+            Path(scratch),
+            exported.recipe,
+            texts.lines,
+            direction=direction,
+            config=fp32.checkpoint.config,
+            progress=progress.advance,
+        )
+
+
 def _fix(recipe: Recipe) -> str:
     return (
         f"Nothing was written. See which layers do the damage with --explain, keep them (--keep-fp32), take a safer "
@@ -228,8 +267,8 @@ class _Source:
         self.progress.step("evaluate fp32")
         self.baseline = translate_set(self.translator, self.texts, progress=self.progress.advance)
 
-    def build(self, recipe: Recipe, folder: Path) -> _Candidate:
-        """Write the graphs, refuse them where they are no smaller, load them and run a few steps."""
+    def export(self, recipe: Recipe, folder: Path) -> ExportedGraphs:
+        """Write the graphs, calibrated where the recipe needs it."""
         if recipe.calibrated and self.calibration is None:
             self.progress.step("calibrate")
             options = self.options.calibration
@@ -237,7 +276,11 @@ class _Source:
             self.calibration = calibrate(self.translator, texts, ranges=options.ranges, progress=self.progress.advance)
         self.progress.step(f"build the graphs in {recipe.name}")
         folder.mkdir(exist_ok=True)
-        exported = export_graphs(self.checkpoint, folder, precision=recipe, calibration=self.calibration)
+        return export_graphs(self.checkpoint, folder, precision=recipe, calibration=self.calibration)
+
+    def build(self, recipe: Recipe, folder: Path) -> _Candidate:
+        """Write the graphs, refuse them where they are no smaller, load them and run a few steps."""
+        exported = self.export(recipe, folder)
         size = _bytes(folder, (exported.encoder.file, exported.decoder.file, exported.weights_file))
         require_smaller(recipe, size, self.bytes)
         self.progress.step("run them")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from onnxmt.precision import Recipe
 
 Model = Annotated[
     str, typer.Argument(metavar="MODEL", help="A folder, ORG/NAME[@REVISION] on the hub, or demo.", show_default=False)
@@ -33,7 +36,23 @@ OutputFolder = Annotated[
     Path | None,
     typer.Option("-o", "--output", metavar="DIR", help="Where the bundle goes.  [default: ./NAME-PRECISION]"),
 ]
-Precision = Annotated[str, typer.Option(metavar="RECIPE", help="Number formats of the weights.")]
+Precision = Annotated[
+    str,
+    typer.Option(
+        metavar="RECIPE",
+        help="fp32, fp16, int8, int8-dynamic, int8-static, int4, or a mixture such as int8,encoder=fp32.",
+    ),
+]
+KeepFp32 = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATTERN", help="Keep these layers in fp32, such as 'decoder.layers.5.*'. May be repeated."),
+]
+CalibrationFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--calibration", metavar="FILE", help="Calibrate int8-static on these lines instead of the shipped ones."
+    ),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a bundle that is already there.")]
 
 Source = Annotated[
@@ -50,6 +69,17 @@ Sentences = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Verify on these lines (CATEGORY, tab, TEXT) instead of the shipped ones."),
 ]
+
+
+def chosen_recipe(precision: str, keep_fp32: list[str] | None, calibration: Path | None) -> Recipe:
+    """Return the recipe of --precision and --keep-fp32; raises UsageError for --calibration where nothing is static."""
+    from onnxmt.errors import UsageError
+    from onnxmt.precision import recipe
+
+    found = recipe(precision, keep_fp32=keep_fp32 or ())
+    if calibration is not None and not found.calibrated:
+        raise UsageError(f"--calibration has no effect on {found.name}: only int8-static is calibrated")
+    return found
 
 
 def bundle_folder(output: Path | None, *, model: str, precision: str) -> Path:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from onnxmt.commands._options import AsJson, Model, OutputFolder, Overwrite, Precision, Prefix, Source, Target
+from onnxmt.commands._options import (
+    AsJson,
+    CalibrationFile,
+    KeepFp32,
+    Model,
+    OutputFolder,
+    Overwrite,
+    Precision,
+    Prefix,
+    Source,
+    Target,
+)
 
 
 def export(
     model: Model,
     output: OutputFolder = None,
     precision: Precision = "fp32",
+    keep_fp32: KeepFp32 = None,
+    calibration: CalibrationFile = None,
     source: Source = None,
     target: Target = None,
     prefix: Prefix = None,
@@ -25,14 +38,20 @@ def export(
       onnxmt export Helsinki-NLP/opus-mt-en-zh -o en-zh
     """
     from onnxmt.commands._console import step_progress
-    from onnxmt.commands._options import bundle_folder
+    from onnxmt.commands._options import bundle_folder, chosen_recipe
     from onnxmt.commands.migrate import show_result
+    from onnxmt.measure.calibration_options import CalibrationOptions
     from onnxmt.migrate import MigrateOptions
     from onnxmt.migrate import export as run
-    from onnxmt.precision import recipe
 
     options = MigrateOptions(
-        precision=recipe(precision), verify="none", overwrite=overwrite, source=source, target=target, prefix=prefix
+        precision=chosen_recipe(precision, keep_fp32, calibration),
+        verify="none",
+        calibration=CalibrationOptions(file=calibration, source=source, target=target),
+        overwrite=overwrite,
+        source=source,
+        target=target,
+        prefix=prefix,
     )
     folder = bundle_folder(output, model=model, precision=options.precision.name)
     with step_progress() as progress:

@@ -10,6 +10,8 @@ import typer
 
 from onnxmt.commands._options import (
     AsJson,
+    CalibrationFile,
+    KeepFp32,
     Model,
     OutputFolder,
     Overwrite,
@@ -49,6 +51,8 @@ def migrate(
     model: Model,
     output: OutputFolder = None,
     precision: Precision = "int8",
+    keep_fp32: KeepFp32 = None,
+    calibration: CalibrationFile = None,
     source: Source = None,
     target: Target = None,
     prefix: Prefix = None,
@@ -102,20 +106,21 @@ def migrate(
       onnxmt migrate ./my-checkpoint --verify none --json
     """
     from onnxmt.commands._console import step_progress
-    from onnxmt.commands._options import bundle_folder
+    from onnxmt.commands._options import bundle_folder, chosen_recipe
     from onnxmt.errors import QualityGateError
+    from onnxmt.measure.calibration_options import CalibrationOptions
     from onnxmt.measure.gate_report import GateLimits
     from onnxmt.measure.texts import read_table
     from onnxmt.migrate import MigrateOptions
     from onnxmt.migrate import migrate as run
-    from onnxmt.precision import recipe
 
     options = MigrateOptions(
-        precision=recipe(precision),
+        precision=chosen_recipe(precision, keep_fp32, calibration),
         verify=verify.value,
         gate=gate.value,
         limits=GateLimits(max_bleu_drop=max_bleu_drop, max_chrf_drop=max_chrf_drop),
         evaluation=None if evaluation is None else read_table(evaluation),
+        calibration=CalibrationOptions(file=calibration, source=source, target=target),
         overwrite=overwrite,
         source=source,
         target=target,
