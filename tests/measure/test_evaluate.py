@@ -129,6 +129,14 @@ def test_the_table_shows_parts_signatures_and_how_it_was_made(files: Path) -> No
     assert "made by: file hyp" in outcome.lines
 
 
+def test_one_chinese_sentence_against_itself_is_100_from_the_command_line(tmp_path: Path) -> None:
+    """Case M1."""
+    (tmp_path / "x").write_text("你好，世界。\n", encoding="utf-8")
+    found = json.loads(invoke("evaluate", "--hyp", tmp_path / "x", "--ref", tmp_path / "x", "--json").text)
+    assert (found["bleu"], found["chrf"], found["ter"]) == (100, 100, 0)
+    assert "|tok:zh|" in found["signatures"]["bleu"]
+
+
 def test_a_file_of_translations_is_scored_without_onnx_runtime(files: Path) -> None:
     code = (
         "import sys\nfor name in ('onnxruntime', 'sentencepiece', 'tokenizers', 'onnx', 'torch'): sys.modules[name] = None\n"

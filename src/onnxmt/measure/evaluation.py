@@ -168,7 +168,8 @@ def _facts_line(facts: Mapping[str, Any]) -> str:
     for name, value in facts.items():
         if isinstance(value, Mapping):
             same = name == "precision" and len(set(value.values())) == 1
-            shown += [] if same else [f"{key} {part}" for key, part in value.items() if not isinstance(part, list)]
+            parts = {key: " ".join(part) if isinstance(part, (list, tuple)) else part for key, part in value.items()}
+            shown += [] if same else [f"{key} {part}" for key, part in parts.items() if part is not None]
         elif value is not None and name != "name":
             shown.append(f"{name.replace('_', ' ')} {value}")
     return ", ".join(shown)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime
-import platform
 from collections.abc import Mapping
 from typing import Any
 
 from onnxmt import records
 from onnxmt.manifest import Manifest
+from onnxmt.runtime.cpu_features import cpu_features
 from onnxmt.runtime.session import RuntimeOptions
 from onnxmt.versions import package_versions
 
@@ -25,11 +25,6 @@ def measuring_versions() -> dict[str, str]:
     return package_versions(_PACKAGES)
 
 
-def machine_facts() -> dict[str, Any]:
-    """Return what the result can depend on in this machine."""
-    return {"machine": platform.machine(), "system": platform.system()}
-
-
 def model_facts(manifest: Manifest) -> dict[str, Any]:
     """Return which model this is, and in which precision."""
     return {
@@ -44,7 +39,7 @@ def model_facts(manifest: Manifest) -> dict[str, Any]:
 
 def run_facts(runtime: RuntimeOptions, *, provider: str) -> dict[str, Any]:
     """Return how the model was run."""
-    return {"threads": runtime.resolved_threads(), "provider": provider, "cpu": machine_facts()}
+    return {"threads": runtime.resolved_threads(), "provider": provider, "cpu": cpu_features().to_dict()}
 
 
 def described(facts: Mapping[str, Any]) -> str:
