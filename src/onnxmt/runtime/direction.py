@@ -97,7 +97,7 @@ def direction_needs(
         return DirectionNeeds(settled=settled, target=f"{_shown(settled.target)}: {by}", missing=None)
     missing = (
         "this model must be told its target language and has no default: pass --target LANG (target= in Python); "
-        f"its {len(codes)} languages include {', '.join(map(_shown, nearest_languages('zh', codes, count=4)))}"
+        f"its {len(codes)} languages include {', '.join(map(_shown, nearest_languages('zh', codes, count=3)))}"
     )
     return DirectionNeeds(settled=settled, target=f"needed: --target LANG, one of {len(codes)}", missing=missing)
 
