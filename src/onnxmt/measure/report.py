@@ -193,7 +193,7 @@ def _cards(manifest: Manifest) -> list[Card]:
         Card(
             label="P99 latency",
             value="not measured" if p99 is None else f"{p99:.3g} ms",
-            note="onnxmt bench measures it" if p99 is None else "how: see Speed",
+            note="no benchmark was run" if p99 is None else "how: see Speed",
         ),
     ]
 

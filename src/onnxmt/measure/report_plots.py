@@ -101,12 +101,18 @@ def error_plot(errors: Sequence[LayerError], *, name: str) -> str:
 
     An error of zero stands at the left edge.
     """
+    require_matplotlib()
+    from matplotlib.ticker import NullFormatter, StrMethodFormatter
+
     positive = [value for row in errors for value in (row.error, row.limit) if value]
     left = min(positive, default=1e-9) / 5
     rows = range(len(errors))
 
     def draw(axes: Axes) -> None:
         axes.set_xscale("log")
+        # The usual formatter writes in mathematical markup, which stays as it is where text stays text.
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:.0e}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.hlines(rows, left, [max(row.error, left) for row in errors], color=_ACCENT, linewidth=1.4)
         axes.plot([max(row.error, left) for row in errors], rows, "o", color=_ACCENT, markersize=4.5)
         limited = [(row.limit, place) for place, row in enumerate(errors) if row.limit]

@@ -206,7 +206,7 @@ def _verdict(manifest: Manifest, found: Mapping[str, Any]) -> str:
         f"at most {figure(limits.get('max_bleu_drop'))} BLEU and {figure(limits.get('max_chrf_drop'))} chrF below fp32 "
         f"on the whole set, {figure(limits.get('part_factor'), 0)} times that in a domain or a third by source length"
     )
-    word = {"passed": "Passed", "missed": "MISSED"}.get(str(found.get("gate")), str(found.get("gate")))
+    word = "MISSED" if found.get("gate") == "missed" else str(found.get("gate"))
     return f"Quality gate {word}: {manifest.recipe} beside fp32 on {texts}, in greedy and beam 4; {held}."
 
 
@@ -359,7 +359,7 @@ def speed(manifest: Manifest) -> Section:
     """Latency, throughput and memory as measured, or that nobody measured."""
     section, found = Section(name="speed", title="Speed"), mapping(manifest.speed)
     if not found:
-        section.paragraphs.append("Not measured: onnxmt bench has not been run on this bundle.")
+        section.paragraphs.append("Not measured: no benchmark was run on this bundle.")
         return section
     rows = mappings(found.get("results"))
     columns = tuple(
