@@ -81,10 +81,9 @@ def calibrate(
     """
     how_wide = ranges or RangeOptions()
     with tempfile.TemporaryDirectory(prefix="onnxmt-calibration-") as scratch:
-        sessions = [_observing(session, Path(scratch)) for session in (fp32.model.encoder, fp32.model.decoder)]
-        model = Seq2SeqModel(encoder=sessions[0], decoder=sessions[1], positions=fp32.model.positions)
+        observed = observe(fp32.model, Path(scratch))
         watched = Translator(
-            bundle=fp32.bundle, model=model, tokenizer=fp32.tokenizer, settings=fp32.settings, runtime=fp32.runtime
+            bundle=fp32.bundle, model=observed, tokenizer=fp32.tokenizer, settings=fp32.settings, runtime=fp32.runtime
         )
         codes = fp32.bundle.manifest.languages
         how = TranslateOptions(
@@ -97,9 +96,27 @@ def calibrate(
             if progress is not None:
                 progress(min(first + _WINDOW, len(texts.lines)), len(texts.lines))
         watched.close()
-    found = {path: span for session in sessions for path, span in session.ranges(how_wide).items()}
+    found = observed.ranges(how_wide)
     method = how_wide.method if how_wide.method != "percentile" else f"percentile {how_wide.percentile:g}"
     return Calibration(ranges=found, texts=texts.name, lines=len(texts.lines), method=method)
+
+
+class ObservedModel(Seq2SeqModel):
+    """An fp32 model that counts what goes into its linear layers whenever it is run."""
+
+    def __init__(self, *, encoder: ObservingSession, decoder: ObservingSession, positions: int | None = None) -> None:
+        super().__init__(encoder=encoder, decoder=decoder, positions=positions)
+        self._observing = (encoder, decoder)
+
+    def ranges(self, options: RangeOptions) -> dict[str, ActivationRange]:
+        """Return the input range of each layer that was run, by its path."""
+        return {path: span for session in self._observing for path, span in session.ranges(options).items()}
+
+
+def observe(fp32: Seq2SeqModel, scratch: Path) -> ObservedModel:
+    """Return the model with its layers observed; the changed graphs are written to the folder `scratch`."""
+    encoder, decoder = (_observing(session, scratch) for session in (fp32.encoder, fp32.decoder))
+    return ObservedModel(encoder=encoder, decoder=decoder, positions=fp32.positions)
 
 
 class ObservingSession(Session):

@@ -124,8 +124,13 @@ class _Halving:
 
     @staticmethod
     def _reads_only_half(node: ir.Node, found: set[ir.Node]) -> bool:
-        """True when there are float inputs, and each is a constant or comes from a node in `found`."""
+        """True when there are float inputs, and each is a constant or comes from a node in `found`.
+
+        A sum of two computed values is one of embeddings or of the residual stream, which stays in float32.
+        """
         floats = [value for value in node.inputs if value is not None and _is_float(value)]
+        if node.op_type == "Add" and not any(value.is_initializer() for value in floats):
+            return False
         return bool(floats) and all(value.is_initializer() or value.producer() in found for value in floats)
 
     @staticmethod
