@@ -22,6 +22,7 @@ from onnxmt.measure.calibration_options import CalibrationOptions
 from onnxmt.measure.direction import requested_language
 from onnxmt.measure.finite import require_finite
 from onnxmt.measure.gate_report import FP32, GateLimits
+from onnxmt.measure.report import REPORT_NAME, commit_with_report
 from onnxmt.migrate import GATE_MODES, GateMode, Progress, Silent
 from onnxmt.precision import PRESETS, Calibration, Recipe, search_order
 from onnxmt.runtime.cpu_features import cpu_features
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from onnxmt.measure.gate_report import GateReport
     from onnxmt.measure.texts import EvaluationSet
 
-REPORT_NAME = "report.html"  # of another precision: it is not copied
 _TRIAL = ".trial"
 
 
@@ -249,10 +249,16 @@ class _Source:
         return self.translator.bundle.manifest
 
     @property
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each graph and weights file."""
+        graphs = self.manifest.graphs
+        names = (graphs.encoder.file, graphs.decoder.file, *graphs.weights)
+        return {entry.path: entry.bytes for entry in self.manifest.files if entry.path in names}
+
+    @property
     def bytes(self) -> int:
         """Of graphs and weights."""
-        graphs = self.manifest.graphs
-        return _bytes(self.translator.bundle.folder, (graphs.encoder.file, graphs.decoder.file, *graphs.weights))
+        return sum(self.sizes.values())
 
     def prepare_gate(self) -> None:
         """Translate the evaluation set in fp32; what evaluating lacks is refused here, before the long work."""
@@ -328,7 +334,8 @@ class _Source:
         if quality is not None and self.judge is None:
             from onnxmt.measure.quality import manifest_quality
 
-            manifest = dataclasses.replace(manifest, quality=manifest_quality(quality, built.translator))
+            entry = manifest_quality(quality, built.translator, fp32_sizes=self.sizes)
+            manifest = dataclasses.replace(manifest, quality=entry)
         built.translator.close()
         if built.folder != writer.folder:
             for path in built.folder.iterdir():
@@ -338,17 +345,18 @@ class _Source:
         files = [writer.folder / name for name in (built.exported.encoder.file, built.exported.decoder.file)]
         leftovers = float_leftovers(files)
         missed = () if quality is None else tuple(f"a quality limit was missed: {miss}" for miss in quality.misses)
+        finished = commit_with_report(writer, manifest)
         return QuantizeResult(
-            bundle=writer.commit(manifest),
+            bundle=finished.bundle,
             quality=quality,
             fp32_bytes=self.bytes,
             bytes=built.bytes,
             leftovers=leftovers,
-            warnings=(*built.exported.recipe.warnings, *missed),
+            warnings=(*built.exported.recipe.warnings, *missed, *([finished.note] if finished.note else [])),
         )
 
     def _copy_others(self, folder: Path) -> None:
-        """Copy all that is not graphs, weights, or said of fp32."""
+        """Copy all that is not graphs, weights, or said of fp32, its report among it."""
         from onnxmt.measure.quality import EVALUATION_NAME
 
         graphs = self.manifest.graphs

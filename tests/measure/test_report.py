@@ -19,12 +19,13 @@ from onnxmt.errors import BundleError, MissingExtraError
 from onnxmt.manifest import UNVERIFIED, Manifest
 from onnxmt.measure.outputs import Output
 from onnxmt.measure.quality import EVALUATION_NAME, write_evaluation
-from onnxmt.measure.report import REPORT_NAME, add_report, render_report
+from onnxmt.measure.report import REPORT_NAME, add_report, render_report, renew_report
 from onnxmt.measure.report_plots import LayerError, Point, error_plot, score_plot
 from onnxmt.measure.report_sentences import SHOWN, Piece, differences
 from onnxmt.measure.texts import EvaluationSet
 from onnxmt.migrate import MigrateOptions, export
 from onnxmt.precision import PRESETS
+from onnxmt.quantize import QuantizeOptions, quantize
 from tests.cli.checkpoints import write_checkpoint
 from tests.cli.harness import GOLDEN, invoke
 
@@ -518,3 +519,34 @@ def test_a_manifest_with_every_optional_part_absent_still_reads(make: Maker) -> 
     assert "by default" not in Seen(render_report(make())).text
     languages = dataclasses.replace(manifest.languages, default_source="eng", default_target=None)
     assert "by default eng → –" in Seen(render_report(make(languages=languages))).text
+
+
+def test_a_new_proof_or_precision_has_a_new_report(checkpoint: Path, tmp_path: Path) -> None:
+    bundle = export(checkpoint, tmp_path / "fp32").bundle
+    verified = update_manifest(
+        bundle, dataclasses.replace(bundle.manifest, verification=read_bundle(GOLDEN).manifest.verification)
+    )
+    assert b"UNVERIFIED" in verified.path(REPORT_NAME).read_bytes()
+
+    assert renew_report(verified) is None
+
+    page = read_bundle(tmp_path / "fp32").path(REPORT_NAME).read_bytes()
+    assert b"UNVERIFIED" not in page
+    options = QuantizeOptions(precision=PRESETS["int8"], gate="off")
+    quantize(tmp_path / "fp32", tmp_path / "int8", options=options)
+    quantized = read_bundle(tmp_path / "int8")
+    assert quantized.path(REPORT_NAME).read_bytes() == render_report(quantized) != page
+
+
+def test_a_report_that_cannot_be_renewed_is_said_to_be_old(int8: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert renew_report(int8) is None  # it has none
+    assert not (int8.folder / REPORT_NAME).exists()
+    added = add_report(int8)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+
+    note = renew_report(added)
+
+    assert note is not None
+    assert note.startswith(
+        "report.html still says what was known before: the report needs the Python package 'matplotlib'"
+    )

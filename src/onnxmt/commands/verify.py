@@ -86,15 +86,18 @@ def verify(
 def _write(bundle: Bundle, report: VerificationReport, judge: Reference) -> None:
     """Keep the result in the manifest, and what PyTorch said in a recording, for later without torch."""
     from onnxmt.bundle import update_manifest
+    from onnxmt.commands._console import warn
     from onnxmt.measure.recorder import Recorder
     from onnxmt.measure.recording import RECORDING_NAME
+    from onnxmt.measure.report import renew_report
 
     written = []
     if isinstance(judge, Recorder):
         judge.recording().save(bundle.folder / RECORDING_NAME)
         written.append(RECORDING_NAME)
     manifest = dataclasses.replace(bundle.manifest, verification=report.for_manifest())
-    update_manifest(bundle, manifest, written=written)
+    if note := renew_report(update_manifest(bundle, manifest, written=written)):
+        warn(note)
 
 
 def _judge(

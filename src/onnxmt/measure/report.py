@@ -27,7 +27,15 @@ if TYPE_CHECKING:
     from onnxmt.bundle import BundleWriter
     from onnxmt.manifest import Manifest
 
-__all__ = ["REPORT_NAME", "Finished", "add_report", "commit_with_report", "render_report", "write_report"]
+__all__ = [
+    "REPORT_NAME",
+    "Finished",
+    "add_report",
+    "commit_with_report",
+    "render_report",
+    "renew_report",
+    "write_report",
+]
 
 _TEMPLATE = "report.html.j2"
 
@@ -91,6 +99,17 @@ def add_report(bundle: Bundle) -> Bundle:
     finally:
         temporary.unlink(missing_ok=True)
     return update_manifest(bundle, bundle.manifest, written=[REPORT_NAME])
+
+
+def renew_report(bundle: Bundle) -> str | None:
+    """Make report.html anew after the manifest of a bundle that has one was changed; say why where that cannot be."""
+    if all(entry.path != REPORT_NAME for entry in bundle.manifest.files):
+        return None
+    try:
+        add_report(bundle)
+    except MissingExtraError as error:
+        return f"{REPORT_NAME} still says what was known before: {error}, then make it anew with: onnxmt report BUNDLE"
+    return None
 
 
 def _environment() -> jinja2.Environment:
