@@ -26,6 +26,7 @@ from onnxmt.measure.recording import (
     seeded_positions,
 )
 from onnxmt.measure.sentences import SentenceSet, parse_sentences, verification_sentences
+from onnxmt.runtime.tokenizer import Direction
 from tests.measure.random_judge import RandomJudge
 
 FEW = parse_sentences("short\tOne.\nlong\tTwo or three.\nnames\tAda and Oskar.\n", name="few.tsv")
@@ -150,6 +151,22 @@ def test_other_weights_and_other_sentences_are_refused(recording: Recording) -> 
     assert "onnxmt[reference]" in str(caught.value)
     with pytest.raises(RecordingError, match=r"another sentence set .* verification\.tsv has"):
         recording.require(sentences=verification_sentences(), identity="a" * 64)
+
+
+def test_it_brings_its_own_sentences_and_is_held_to_its_languages(recording: Recording, path: Path) -> None:
+    again = read_recording(path)
+    own = again.sentences()
+    assert own is not None
+    assert (own.sha256, own.categories) == (FEW.sha256, FEW.categories)
+    again.require(sentences=own, direction=Direction(source="en", target="zh"))  # recorded without languages
+
+    facts = dataclasses.replace(recording.recorded, source="en", target="zh")
+    told = Recording(facts, recording._arrays)
+    told.require(sentences=FEW, direction=Direction(target="zh"))
+    told.require(sentences=FEW, direction=Direction())
+    with pytest.raises(RecordingError, match="was made for the target language 'zh', and 'fr' is asked for"):
+        told.require(sentences=FEW, direction=Direction(source="en", target="fr"))
+    assert Recording(dataclasses.replace(facts, categories=()), recording._arrays).sentences() is None
 
 
 def test_a_sentence_that_was_not_recorded_is_refused(recording: Recording) -> None:

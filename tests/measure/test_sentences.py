@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from onnxmt.errors import UsageError
-from onnxmt.measure.sentences import CATEGORIES, parse_sentences, read_sentences, verification_sentences
+from onnxmt.measure.sentences import (
+    CATEGORIES,
+    choose_sentences,
+    parse_sentences,
+    read_sentences,
+    verification_sentences,
+)
 
 DATA = resources.files("onnxmt.measure") / "data"
 
@@ -78,6 +84,7 @@ def test_the_calibration_set_is_large_and_of_mixed_length() -> None:
 def test_the_three_sets_are_disjoint_and_without_repetitions() -> None:
     sets = {
         "verification": [s.text for s in verification_sentences().sentences],
+        "verification in Chinese": [s.text for s in verification_sentences("zh").sentences],
         "evaluation": [line.split("\t")[1] for line in _lines("evaluation.tsv")],
         "calibration": _lines("calibration.txt"),
     }
@@ -121,3 +128,34 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
 def test_the_fingerprint_is_that_of_the_content() -> None:
     one = parse_sentences("short\tOne.", name="a")
     assert one.sha256 == "1299fe3ec5ba28d5886be745c1b7e01609c5c05382566ae27b078e4ff53b5eeb"
+
+
+def test_the_chinese_set_has_the_same_categories() -> None:
+    chinese, english = verification_sentences("zh"), verification_sentences()
+    assert len(chinese.sentences) >= 60
+    assert chinese.categories == english.categories
+    for category in chinese.categories:
+        assert sum(sentence.category == category for sentence in chinese.sentences) >= 10
+    han = [sum("一" <= character <= "鿿" for character in sentence.text) for sentence in chinese.sentences]
+    assert min(han) >= 1
+    assert sum(han) > 1200
+
+
+@pytest.mark.parametrize(
+    ("language", "name", "noted"),
+    [
+        (None, "verification.tsv", False), ("en", "verification.tsv", False), ("eng_Latn", "verification.tsv", False),
+        ("zh", "verification.zh.tsv", False), ("zho_Hans", "verification.zh.tsv", False),
+        ("fr", "verification.tsv", True), ("jpn_Jpan", "verification.tsv", True),
+    ],
+)  # fmt: skip
+def test_the_set_follows_the_source_language(language: str | None, name: str, noted: bool) -> None:
+    chosen = choose_sentences(language)
+    assert chosen.sentences.name == name
+    assert (chosen.note is not None) == noted
+
+
+def test_a_file_of_ones_own_wins(tmp_path: Path) -> None:
+    (tmp_path / "mine.tsv").write_text("short\tOui.\n", encoding="utf-8")
+    chosen = choose_sentences("fr", file=tmp_path / "mine.tsv")
+    assert ([sentence.text for sentence in chosen.sentences.sentences], chosen.note) == (["Oui."], None)
