@@ -295,6 +295,7 @@ def test_the_size_in_fp32_may_be_unknown(make: Maker) -> None:
     text = Seen(render_report(as_int8(make, None))).text
 
     assert "The size in fp32 is not known" in text
+    assert "Quality gate not measured made without evaluation" in text
     assert "weights.bin 111 kB ea7642ea9e35" in text
 
 

@@ -157,7 +157,7 @@ def _alarms(manifest: Manifest) -> list[Alarm]:
     """What must be seen before any figure."""
     word, found = verification_word(manifest), []
     if word == "unverified":
-        text = "Nothing has compared these graphs with PyTorch. Do not rely on them before onnxmt verify has."
+        text = "Nothing has compared these graphs with PyTorch. Do not rely on them: see Verification."
         found.append(Alarm(mood="bad", title="UNVERIFIED", text=text))
     elif word == "verification failed":
         text = "At least one layer differs from PyTorch by more than is allowed: see Verification."
@@ -196,7 +196,11 @@ def _cards(manifest: Manifest) -> list[Card]:
         Card(
             label="Quality gate",
             value=gate,
-            note="against fp32" if not manifest.precision.exact else "this is fp32",
+            note="made without evaluation"
+            if not found
+            else "this is fp32"
+            if manifest.precision.exact
+            else "against fp32",
             mood={"passed": "good", "missed": "bad"}.get(gate, "plain"),  # type: ignore[arg-type]
         ),
         _score_card(manifest, found),
