@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnxmt.records import RecordProblems, from_json, to_json
+from onnxmt.records import RecordProblems, added, from_json, to_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +88,22 @@ def test_names_every_problem(value: Any, problems: list[str]) -> None:
         from_json(Tree, value)
 
     assert list(caught.value.problems) == problems
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grown:
+    name: str
+    kind: Literal["old", "new"] = added("old")
+
+
+def test_a_key_that_was_added_later_may_be_absent_and_is_written_only_where_it_says_something() -> None:
+    assert from_json(Grown, {"name": "n"}) == Grown(name="n", kind="old")
+    assert from_json(Grown, {"name": "n", "kind": "new"}).kind == "new"
+    assert to_json(Grown(name="n")) == {"name": "n"}
+    assert to_json(Grown(name="n", kind="new")) == {"name": "n", "kind": "new"}
+    with pytest.raises(RecordProblems) as caught:
+        from_json(Grown, {"kind": "other"})
+    assert caught.value.problems == ("the key name is missing", "kind is 'other'; allowed: 'old', 'new'")
 
 
 JSON = st.recursive(
