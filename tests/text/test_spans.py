@@ -41,7 +41,7 @@ PROTECTED = {
     "prose in braces": ("{see below} and { two words here }", []),
     "shell": ("$HOME and ${PATH} cost $5 or $US 6", ["$HOME", "${PATH}"]),
     "code": ("`a. b` ``c ` d`` :class:`~x.Y`", ["`a. b`", "``c ` d``", ":class:`~x.Y`"]),
-    "backtick apostrophes": ("don`t and can`t, ``Yes,'' he said, ``No,''", []),
+    "backtick apostrophes": ("don`t and can`t, ``Yes,'' he said, ``No,''; is`False`", ["`False`"]),
     "fences": (
         "```py\nx = 1\n\ny\n```\nafter `z`\n\n~~~~ sh\n~~~\nls\n~~~~\nend\n```\nnever closed",
         ["```py\nx = 1\n\ny\n```", "`z`", "~~~~ sh\n~~~\nls\n~~~~"],

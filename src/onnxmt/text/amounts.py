@@ -41,7 +41,18 @@ def check_numbers(pair: Pair) -> Iterator[TextWarning]:
 
 def _stands_in(digits: str, text: str) -> bool:
     """Whether a number is in a text as it is written, inside a name or a clock time perhaps."""
-    return re.search(rf"(?<![0-9])(?<![0-9][.,]){re.escape(digits)}(?![0-9]|[.,][0-9]|\s?[百千万亿])", text) is not None
+    place = text.find(digits)
+    while place >= 0:
+        end = place + len(digits)
+        if not _GOES_BEFORE.search(text[max(0, place - 2) : place]) and not _GOES_AFTER.match(text[end : end + 2]):
+            return True
+        place = text.find(digits, place + 1)
+    return False
+
+
+# Digits around that make it another number.
+_GOES_BEFORE = re.compile(r"[0-9][.,]?$")
+_GOES_AFTER = re.compile(r"[0-9]|[.,][0-9]|\s?[百千万亿]")
 
 
 def _base(language: str) -> str | None:

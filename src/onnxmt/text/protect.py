@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -228,9 +229,7 @@ class _Attempt:
         """The output with the spans put back; None unless each placeholder is there once, no other, markup in order."""
         if not self.numbers:
             return _fragment(job.core, output) if job.spans else output
-        before, after = (re.escape(part) for part in self.style.split("{n}"))
-        edges = (r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])") if self.style[:1].isalnum() else (r"(?<!\d)", r"(?!\d)")
-        loose = re.compile(rf"{edges[0]}{before}\s?(\d{{1,3}})\s?{after}{edges[1]}", re.IGNORECASE | re.ASCII)
+        loose = _loose(self.style)
         known = {int(number) for number in loose.findall(job.core.translate(_HALF_WIDTH))}
         found = list(loose.finditer(output.translate(_HALF_WIDTH)))
         if not all(int(match.group(1)) in known.union(self.numbers) for match in found):
@@ -249,6 +248,14 @@ class _Attempt:
         parts.append(output[position:])
         prose = " ".join(parts[::2])
         return None if find_protected(prose, self.options) or not any(map(str.isalpha, prose)) else "".join(parts)
+
+
+@functools.cache
+def _loose(style: str) -> re.Pattern[str]:
+    """The expression that finds a placeholder of this style and its number, with a space inside perhaps."""
+    before, after = (re.escape(part) for part in style.split("{n}"))
+    edges = (r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])") if style[:1].isalnum() else (r"(?<!\d)", r"(?!\d)")
+    return re.compile(rf"{edges[0]}{before}\s?(\d{{1,3}})\s?{after}{edges[1]}", re.IGNORECASE | re.ASCII)
 
 
 def _spaced(job: _Job, span: Span, output: str, place: tuple[int, int]) -> str:

@@ -77,13 +77,19 @@ def find_protected(text: str, options: ProtectOptions | None = None) -> tuple[Sp
     """
     options = options or ProtectOptions()
     found: list[tuple[int, int, SpanKind]] = []
-    for kind, finder in _FINDERS:
-        if kind in options.kinds:
+    for kind, signs, finder in _FINDERS:
+        if kind in options.kinds and any(sign in text for sign in signs):
             found.extend((start, end, kind) for start, end in finder(text))
+    if "emoji" in options.kinds and _MAYBE_EMOJI.search(text):
+        found.extend((match.start(), match.end(), "emoji") for match in EMOJI.finditer(text))
     if "pattern" in options.kinds:
         for pattern in options.compiled:
             found.extend((m.start(), m.end(), "pattern") for m in pattern.finditer(text) if m.end() > m.start())
     return tuple(_apart(text, found))
+
+
+# Below U+2000 an emoji is a digit or a sign with a character from above it.
+_MAYBE_EMOJI = re.compile("[\u2000-\U0010ffff]")
 
 
 def _apart(text: str, found: Iterable[tuple[int, int, SpanKind]]) -> Iterator[Span]:
@@ -206,9 +212,10 @@ def _inline_code(line: str) -> Iterator[tuple[int, int]]:
         places = by_length[end - start]
         while places and places[-1] <= index:
             places.pop()
+        inside = line[end : runs[places[-1]][0]] if places else ""
         # it`s is an apostrophe, and ``so'' a quotation in TeX
-        prose = end - start == 1 and re.match("[A-Za-z]", line[start - 1 : start])
-        if not places or prose or (end - start == 2 and "''" in line[end : runs[places[-1]][0]]):
+        apostrophe = end - start == 1 and re.match("[A-Za-z]", line[start - 1 : start]) and re.search(r"\s", inside)
+        if not places or apostrophe or (end - start == 2 and "''" in inside):
             index += 1
             continue
         closing = places.pop()
@@ -244,16 +251,17 @@ def _is_placeholder(text: str) -> bool:
     return _PLACEHOLDER.fullmatch(text) is not None
 
 
-_FINDERS: Sequence[tuple[SpanKind, Callable[[str], Iterator[tuple[int, int]]]]] = (
-    ("code", _code),
-    ("tag", _comments),
-    ("tag", _by(_TAG)),
-    ("entity", _by(_ENTITY)),
-    ("placeholder", _braces),
-    ("placeholder", _by(_PRINTF, _SHELL)),
-    ("link", _by(_LINK_OPEN, _LINK_TARGET, _LINK_DEFINITION)),
-    ("url", _by(URL)),
-    ("email", _by(EMAIL)),
-    ("path", _by(_PATH)),
-    ("emoji", _by(EMOJI)),
+# The kinds, the characters without which a text has none of them, and the finders.
+_FINDERS: Sequence[tuple[SpanKind, str, Callable[[str], Iterator[tuple[int, int]]]]] = (
+    ("code", "`~", _code),
+    ("tag", "<", _comments),
+    ("tag", "<", _by(_TAG)),
+    ("entity", "&", _by(_ENTITY)),
+    ("placeholder", "{", _braces),
+    ("placeholder", "%", _by(_PRINTF)),
+    ("placeholder", "$", _by(_SHELL)),
+    ("link", "[]", _by(_LINK_OPEN, _LINK_TARGET, _LINK_DEFINITION)),
+    ("url", ".:", _by(URL)),
+    ("email", "@", _by(EMAIL)),
+    ("path", "/\\.", _by(_PATH)),
 )
