@@ -6,6 +6,8 @@ TORCH ?= torch==2.13.0
 DEMO := .venv-demo
 TEST := .venv-test
 LOWEST := .venv-lowest
+# Two test processes, each with one thread for torch and BLAS: more threads than cores only wait for each other.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 PIP := -m pip --disable-pip-version-check install --quiet
 
 .PHONY: demo test check test-newest test-lowest wheel docs-check clean
@@ -22,11 +24,11 @@ check: $(TEST)/.ready
 	$(TEST)/bin/mypy
 
 test-newest: $(TEST)/.ready
-	$(TEST)/bin/python -m pytest
+	$(PYTEST) $(TEST)/bin/python -m pytest -n 2 --dist loadfile
 
 # The same graphs, search and verification on the oldest versions that pyproject.toml allows.
 test-lowest: $(LOWEST)/.ready
-	$(LOWEST)/bin/python -m pytest -m lowest
+	$(PYTEST) $(LOWEST)/bin/python -m pytest -m lowest -n 2 --dist loadfile
 
 $(DEMO)/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "onnxmt needs Python >= 3.11: make PYTHON=python3.12 $@"; exit 1; }
