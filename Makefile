@@ -41,14 +41,14 @@ $(TEST)/.ready: pyproject.toml
 	$(PYTHON) -m venv --clear $(TEST)
 	$(TEST)/bin/python $(PIP) --upgrade 'pip>=25.1'
 	$(TEST)/bin/python $(PIP) '$(TORCH)'
-	$(TEST)/bin/python $(PIP) -e '.[export,eval,reference]' --group dev
+	$(TEST)/bin/python $(PIP) -e '.[export,eval,reference,serve]' --group dev
 	touch $@
 
 $(LOWEST)/.ready: pyproject.toml tests/lowest.txt
 	$(PYTHON) -m venv --clear $(LOWEST)
 	$(LOWEST)/bin/python $(PIP) --upgrade 'pip>=25.1'
 	$(LOWEST)/bin/python $(PIP) '$(TORCH)'
-	$(LOWEST)/bin/python $(PIP) -e '.[export,reference]' --group dev -c tests/lowest.txt
+	$(LOWEST)/bin/python $(PIP) -e '.[export,reference,serve]' --group dev -c tests/lowest.txt
 	touch $@
 
 clean:

@@ -9,6 +9,6 @@ from collections.abc import Mapping
 # The order of the help; a verb that is not listed here comes under "More".
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Make a bundle": ("migrate", "export", "quantize", "verify"),
-    "Use it": ("translate", "inspect"),
+    "Use it": ("translate", "serve", "inspect"),
     "Measure it": ("evaluate", "report"),
 }

@@ -1,0 +1,142 @@
+"""The service's own API as pydantic models: what is checked, and what the OpenAPI document shows."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from onnxmt.serve.options import Limits
+from onnxmt.serve.problems import Problem
+
+_Language = Field(
+    default=None, max_length=100, description="A code or an English name; the model's own where left out."
+)
+
+
+class TranslateRequest(BaseModel):
+    """A text or a list of texts, and how to translate."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    text: str | list[str] = Field(description="One text or a list of texts.")
+    source: str | None = _Language
+    target: str | None = _Language
+    beams: int | None = Field(default=None, ge=1, description="Beams to search with; 1 is greedy.")
+    alternatives: int = Field(default=0, ge=0, description="Further candidates; beams are raised as needed.")
+    max_new_tokens: int | None = Field(default=None, ge=1, description="The longest output of a sentence, in tokens.")
+    format: Literal["text", "html"] = Field(
+        default="text", description="html: tags stay, the text between is translated."
+    )
+    strict: bool = Field(default=False, description="Answer 422 where a translation has warnings.")
+    glossary: dict[str, str] | None = Field(default=None, description="Not supported by this version: leave it out.")
+    timeout_ms: int | None = Field(default=None, ge=1, description="A deadline below the server's own.")
+
+
+class StreamRequest(TranslateRequest):
+    """As TranslateRequest, with one text."""
+
+    text: str = Field(description="One text.")
+    format: Literal["text"] = Field(default="text", description="Only plain text can be streamed.")
+    alternatives: Literal[0] = 0
+
+
+class CandidateAnswer(BaseModel):
+    """A further translation."""
+
+    text: str
+    score: float | None
+
+
+class WarningAnswer(BaseModel):
+    """What a reader should know; `span` is where in the source text."""
+
+    kind: str
+    message: str
+    span: tuple[int, int] | None
+
+
+class TranslationAnswer(BaseModel):
+    """The translation of one text."""
+
+    text: str
+    score: float | None
+    finished: bool = Field(description="False where a length limit cut the output.")
+    alternatives: list[CandidateAnswer]
+    warnings: list[WarningAnswer]
+
+
+class Timing(BaseModel):
+    """Where the time went, in milliseconds."""
+
+    queue_ms: float
+    compute_ms: float
+    total_ms: float
+
+
+class TranslateAnswer(BaseModel):
+    """The translations, in the order of the texts."""
+
+    translations: list[TranslationAnswer]
+    model: str
+    timing: Timing
+
+
+class ModelAnswer(BaseModel):
+    """The model that is served."""
+
+    name: str
+    version: str | None
+    precision: str
+    architecture: str
+    source_languages: dict[str, str]
+    target_languages: dict[str, str]
+    default_source: str
+    default_target: str
+    beams: int
+    limits: dict[str, float]
+
+
+class ModelsAnswer(BaseModel):
+    """The models of this server."""
+
+    models: list[ModelAnswer]
+
+
+class ErrorBody(BaseModel):
+    """What went wrong: `code` for programs, `message` for people; further values such as `limit` and `found`."""
+
+    model_config = ConfigDict(extra="allow")
+
+    code: str
+    message: str
+
+
+class ErrorAnswer(BaseModel):
+    """Every answer that is no success."""
+
+    error: ErrorBody
+
+
+def checked(model: type[TranslateRequest], values: dict[str, Any], limits: Limits) -> TranslateRequest:
+    """Check a request's fields; raises Problem 422 that lists what is wrong and what is allowed."""
+    try:
+        request = model.model_validate(values)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False, include_context=False)
+        lines = [f"{'.'.join(str(part)[:40] for part in one['loc'])}: {one['msg']}" for one in found[:5]]
+        raise Problem(422, "bad_field", "; ".join(dict.fromkeys(lines))) from None
+    most = {"beams": limits.beams, "alternatives": limits.alternatives, "max_new_tokens": limits.new_tokens}
+    over = {name: value for name in most if (value := getattr(request, name)) is not None and value > most[name]}
+    if over:
+        lines = [f"{name} is {_figure(value)}; at most {most[name]} is allowed" for name, value in over.items()]
+        raise Problem(422, "over_limit", "; ".join(lines), details={"limits": {name: most[name] for name in over}})
+    if request.alternatives >= (request.beams or limits.beams):
+        raise Problem(422, "over_limit", f"{request.alternatives} alternatives need one more beam; raise beams")
+    if request.glossary:
+        raise Problem(422, "unsupported_field", "glossary is not supported by this version; leave it out")
+    return request
+
+
+def _figure(value: int) -> str:
+    return f"{value:,}" if abs(value) < 10**12 else "a very large number"

@@ -1,0 +1,246 @@
+"""What all APIs share: a checked wish → the Translator by way of the batcher → results, the same as the library's."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from onnxmt.runtime.languages import language_name, short_code
+from onnxmt.runtime.tokenizer import Direction
+from onnxmt.runtime.translation import TranslateOptions, Translation
+from onnxmt.runtime.translator import Translator
+from onnxmt.serve.batcher import Answer, Batcher
+from onnxmt.serve.guard import MemoryGuard
+from onnxmt.serve.markup import Markup, read_markup
+from onnxmt.serve.metrics import Metrics
+from onnxmt.serve.options import ServeOptions
+from onnxmt.serve.problems import Problem
+from onnxmt.serve.watched import Watch, watched
+
+# Warm-up: one short text, and a batch with a long one, so that both shapes of work have been done once (case R5).
+_WARM_UP = (["Good morning."], ["It rained.", "The library opens at nine, " * 6 + "and it closes at five."])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What one request wants, in any of the APIs; None: as the bundle says. `html`: the texts hold markup."""
+
+    texts: Sequence[str]
+    source: str | None = None
+    target: str | None = None
+    beams: int | None = None
+    alternatives: int = 0
+    new_tokens: int | None = None
+    split: bool = True
+    html: bool = False
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A further translation."""
+
+    text: str
+    score: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One text's translation, as the APIs tell it; `warnings` are JSON values."""
+
+    text: str
+    score: float | None
+    finished: bool
+    alternatives: tuple[Candidate, ...]
+    warnings: tuple[dict[str, Any], ...]
+    tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """The translations of one request, and its timing in seconds."""
+
+    results: tuple[Result, ...]
+    queue_seconds: float
+    compute_seconds: float
+    total_seconds: float
+
+
+class Translating(Protocol):
+    """What of the batcher a service needs; a test passes a fake of ten lines."""
+
+    async def submit(self, texts: Sequence[str], options: TranslateOptions, *, beams: int, seconds: float) -> Answer:
+        """Translate the texts of one request."""
+
+    def close(self, *, seconds: float = 30.0) -> None:
+        """Finish what waits."""
+
+
+class Service:
+    """The translator behind the APIs, with the limits in front of it."""
+
+    def __init__(self, translator: Translator, options: ServeOptions, metrics: Metrics) -> None:
+        self.translator, self.options, self.metrics = translator, options, metrics
+        watch = Watch()
+        self.batcher: Translating = Batcher(
+            watched(translator, watch),
+            watch=watch,
+            limits=options.limits,
+            options=options.batching,
+            metrics=metrics,
+            workers=translator.runtime.workers,
+        )
+        self.guard = MemoryGuard(options.memory_bytes)
+        self.characters = 0  # since the start: what DeepL's /usage tells
+        self.ready = False
+        metrics.describe(translator)
+        metrics.memory_limit.set(self.guard.limit or 0)
+
+    async def warm(self) -> None:
+        """Translate a little, so that the first request finds everything set up; then the service is ready."""
+        for texts in _WARM_UP:
+            await self.batcher.submit(texts, self._options(Wish(texts=texts)), beams=1, seconds=600)
+        self.ready = True
+        self.metrics.ready.set(1)
+
+    async def close(self) -> None:
+        """Finish what waits, and give the model's memory back."""
+        self.ready = False
+        self.metrics.ready.set(0)
+        await asyncio.to_thread(self.batcher.close)
+
+    async def translate(self, wish: Wish) -> Results:
+        """Translate; raises Problem, or the library's errors about languages and options."""
+        began = time.monotonic()
+        options = self._options(wish)
+        beams = options.beams or self.translator.settings.num_beams
+        self._admit()
+        documents = [read_markup(text) for text in wish.texts] if wish.html else None
+        texts = wish.texts if documents is None else [run for document in documents for run in document.runs]
+        limits = self.options.limits
+        seconds = min(wish.seconds or limits.deadline_seconds, limits.deadline_seconds)
+        answer = (
+            await self.batcher.submit(texts, options, beams=beams, seconds=seconds)
+            if texts
+            else Answer(translations=(), queue_seconds=0.0, compute_seconds=0.0, input_tokens=0)
+        )
+        problems = [f"text {i}: {one.error}" for i, one in enumerate(answer.translations) if one.error is not None]
+        if problems:
+            raise Problem(422, "bad_text", "; ".join(problems[:5]))
+        results = _of_texts(answer) if documents is None else _of_documents(documents, answer)
+        self._count(wish, answer, results)
+        return Results(
+            results=results,
+            queue_seconds=answer.queue_seconds,
+            compute_seconds=answer.compute_seconds,
+            total_seconds=time.monotonic() - began,
+        )
+
+    def languages(self, side: str) -> dict[str, str]:
+        """Short codes of the source or target languages, with English names; the model's own where unknown."""
+        codes = getattr(self.translator.tokenizer.languages(), side) or (self.own(side),)
+        return {short_code(code) or code: language_name(code) or code for code in codes if code}
+
+    def own(self, side: str) -> str:
+        """The short code of the language that is meant where a request names none; "" where there is no such one."""
+        tokenizer = self.translator.tokenizer
+        told: Direction = self.translator.direction
+        code = getattr(told, side) or getattr(tokenizer.defaults(), side)
+        codes = getattr(tokenizer.languages(), side)
+        code = code or (codes[0] if len(codes) == 1 else "")
+        return short_code(code) or code
+
+    def _admit(self) -> None:
+        if not self.ready:
+            raise Problem(503, "not_ready", "the model is not loaded yet; try again in 2 s", retry_after=2)
+        if self.guard.full():
+            self.metrics.rejected.labels("memory").inc()
+            raise Problem(503, "memory", "the server is short of memory; try again in 2 s", retry_after=2)
+
+    def _options(self, wish: Wish) -> TranslateOptions:
+        """The library's options, checked here already: a wrong one must not reach the queue."""
+        beams = wish.beams
+        if beams is None and wish.alternatives >= self.translator.settings.num_beams:
+            beams = wish.alternatives + 1
+        options = TranslateOptions(
+            beams=beams,
+            alternatives=wish.alternatives,
+            max_new_tokens=wish.new_tokens or self._capped(),
+            source=wish.source,
+            target=wish.target,
+            split=wish.split,
+            batch_tokens=self.options.batching.max_tokens,
+        )
+        options.apply_to(self.translator.settings)
+        self.translator.tokenizer.resolve(source=wish.source, target=wish.target)
+        return options
+
+    def _capped(self) -> int | None:
+        """The service's cap on the output where the bundle's own would allow more; None leaves the bundle's."""
+        settings, most = self.translator.settings, self.options.limits.new_tokens
+        return most if (settings.max_new_tokens or settings.max_length or 0) > most else None
+
+    def _count(self, wish: Wish, answer: Answer, results: Sequence[Result]) -> None:
+        metrics, characters = self.metrics, sum(map(len, wish.texts))
+        self.characters += characters
+        metrics.characters.inc(characters)
+        metrics.queue_wait.observe(answer.queue_seconds)
+        metrics.compute.observe(answer.compute_seconds)
+        metrics.input_tokens.observe(answer.input_tokens)
+        metrics.output_tokens.observe(sum(result.tokens for result in results))
+        for result in results:
+            for warning in result.warnings:
+                metrics.warnings.labels(warning["kind"]).inc()
+
+
+def warning_values(translation: Translation) -> tuple[dict[str, Any], ...]:
+    """The warnings of a translation as JSON values."""
+    return tuple(
+        {"kind": one.kind, "message": one.message, "span": None if one.span is None else list(one.span)}
+        for one in translation.warnings
+    )
+
+
+def _of_texts(answer: Answer) -> tuple[Result, ...]:
+    return tuple(
+        Result(
+            text=one.text,
+            score=one.score,
+            finished=one.finished,
+            alternatives=tuple(Candidate(text=other.text, score=other.score) for other in one.alternatives),
+            warnings=warning_values(one),
+            tokens=len(one.tokens),
+        )
+        for one in answer.translations
+    )
+
+
+def _of_documents(documents: Sequence[Markup], answer: Answer) -> tuple[Result, ...]:
+    """One result a document; its score is the mean over its runs by tokens, its warnings have no place in it."""
+    translations = iter(answer.translations)
+    results = []
+    for document in documents:
+        runs = [next(translations) for _ in document.runs]
+        scored = [(run.score, len(run.tokens)) for run in runs if run.score is not None]
+        weight = sum(tokens for _, tokens in scored)
+        ranks = range(max((len(run.alternatives) for run in runs), default=0))
+        results.append(
+            Result(
+                text=document.filled([run.text for run in runs]),
+                score=sum(score * tokens for score, tokens in scored) / weight if weight else None,
+                finished=all(run.finished for run in runs),
+                alternatives=tuple(
+                    Candidate(text=document.filled([_ranked(run, rank) for run in runs]), score=None) for rank in ranks
+                ),
+                warnings=tuple({**warning, "span": None} for run in runs for warning in warning_values(run)),
+                tokens=sum(len(run.tokens) for run in runs),
+            )
+        )
+    return tuple(results)
+
+
+def _ranked(run: Translation, rank: int) -> str:
+    return run.alternatives[min(rank, len(run.alternatives) - 1)].text if run.alternatives else run.text
