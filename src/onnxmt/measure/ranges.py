@@ -20,8 +20,8 @@ Array = npt.NDArray[Any]
 class RangeHistogram:
     """Counts values of any magnitude in a fixed number of bins.
 
-    The bins span [-limit, limit], limit a power of two that doubles when a larger value comes: two bins then become
-    one. The result does not depend on the order of the values.
+    The bins span [-limit, limit), limit a power of two above all values that doubles when a larger one comes: two bins
+    then become one. The result does not depend on the order of the values.
     """
 
     def __init__(self) -> None:
@@ -42,9 +42,10 @@ class RangeHistogram:
         if peak == 0:
             self._zeros += values.size
             return
-        self._reach(2.0 ** math.ceil(math.log2(peak)))
-        places = ((values.ravel().astype(np.float64) + self._limit) * (_BINS / 2 / self._limit)).astype(np.int64)
-        self._counts += np.bincount(np.minimum(places, _BINS - 1), minlength=_BINS)
+        self._reach(2.0 ** math.frexp(peak)[1])
+        # A division by a power of two is exact, so that a value's bin does not depend on the limit of the moment.
+        places = np.floor(values.ravel().astype(np.float64) / (2 * self._limit / _BINS)).astype(np.int64)
+        self._counts += np.bincount(places + _BINS // 2, minlength=_BINS)
 
     def _reach(self, limit: float) -> None:
         if self._limit == 0:
