@@ -21,6 +21,7 @@
     ├── RecordingError (ValueError)                  a recorded reference cannot be read, or belongs to something else
     ├── OutputError (OSError)                        the result cannot be written
     ├── SessionError (RuntimeError)                  ONNX Runtime refused a graph, a provider or a run
+    ├── BenchError (RuntimeError)                    an engine could not be measured
     ├── DecodingError (RuntimeError)                 no token can be chosen: scores are NaN, or everything is banned
     └── LimitMissedError                             work was done and a limit was missed (exit code 1)
         ├── VerificationError                        the graphs do not equal the reference
@@ -144,6 +145,10 @@ class OutputError(OnnxmtError, OSError):
 
 class SessionError(OnnxmtError, RuntimeError):
     """ONNX Runtime refused a graph, a provider or a run."""
+
+
+class BenchError(OnnxmtError, RuntimeError):
+    """An engine could not be measured as it was asked for."""
 
 
 class DecodingError(OnnxmtError, RuntimeError):
