@@ -17,7 +17,8 @@ BUNDLE = Path(__file__).parents[1] / "src" / "onnxmt" / "demo" / "bundle"
 def main() -> None:
     options = MigrateOptions(precision=PRESETS["fp32"], verify="recording", overwrite=True)
     result = migrate("demo", BUNDLE, options=options)
-    print(f"{BUNDLE.name}: {result.bundle.size / 1e6:.1f} MB, verification {result.bundle.manifest.verification.status}")
+    size = result.bundle.size / 1e6
+    print(f"{BUNDLE.name}: {size:.1f} MB, verification {result.bundle.manifest.verification.status}")
 
 
 if __name__ == "__main__":
