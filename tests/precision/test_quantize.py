@@ -69,7 +69,9 @@ def test_an_fp32_bundle_gives_every_weight_back(family: str, tmp_path: Path) -> 
     for name in weights.names():
         if name in checkpoint.weights:
             found, wanted = weights.read(name), checkpoint.weights.read(name)
-            if name.endswith("relative_attention_bias.weight"):  # a bucket that no distance falls into is not in a graph
+            if name.endswith(
+                "relative_attention_bias.weight"
+            ):  # a bucket that no distance falls into is not in a graph
                 used = found.any(axis=1)
                 assert used.sum() >= len(used) - 1
                 found, wanted = found[used], wanted[used]
