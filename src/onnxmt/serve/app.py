@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from onnxmt.runtime.session import RuntimeOptions
 from onnxmt.runtime.translator import Translator
-from onnxmt.serve import dialects, own
+from onnxmt.serve import dialects, own, web
 from onnxmt.serve.edge import Edge
 from onnxmt.serve.files import KeptFiles
 from onnxmt.serve.keys import Keyring, RateLimit
@@ -79,7 +79,7 @@ def _load(model: str | os.PathLike[str] | None, runtime: RuntimeOptions | None) 
 
 
 def _routes(options: ServeOptions) -> list[Route]:
-    return [*own.routes(), *dialects.routes(options.dialects)]
+    return [*own.routes(), *dialects.routes(options.dialects), *web.routes(options)]
 
 
 # Both are Starlette's own: no route for the path, or none for the method.
