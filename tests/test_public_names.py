@@ -43,3 +43,15 @@ def test_imports_are_lazy(code: str, absent: str) -> None:
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == ""
+
+
+def test_a_public_function_stays_one_after_its_module_was_imported() -> None:
+    """`from onnxmt import migrate` once gave a module: a submodule of the same name hid the function."""
+    code = (
+        "import importlib, pkgutil, onnxmt\n"
+        "for module in pkgutil.iter_modules(onnxmt.__path__):\n"
+        "    assert module.name not in onnxmt.__all__, module.name\n"
+        "from onnxmt import export, migrate\n"
+        "assert callable(migrate) and callable(export) and callable(onnxmt.migrate)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from onnxmt.migrate import MigrateOptions, migrate
+from onnxmt.migration import MigrateOptions, migrate
 from onnxmt.precision import PRESETS
 
 BUNDLE = Path(__file__).parents[1] / "src" / "onnxmt" / "demo" / "bundle"

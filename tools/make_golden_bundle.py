@@ -19,7 +19,7 @@ import torch  # noqa: TID251  (a tool that asks the judge)
 from transformers import MarianConfig, MarianMTModel, MarianTokenizer  # noqa: TID251
 
 from onnxmt.bundle import BundleWriter
-from onnxmt.migrate import MigrateOptions, migrate
+from onnxmt.migration import MigrateOptions, migrate
 
 TARGET = Path(__file__).parent.parent / "tests" / "golden" / "format1"
 PAIRS = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onnxmt.bundle import Bundle, read_bundle
     from onnxmt.errors import OnnxmtError
-    from onnxmt.migrate import MigrateOptions, MigrateResult, export, migrate
+    from onnxmt.migration import MigrateOptions, MigrateResult, export, migrate
     from onnxmt.runtime.session import RuntimeOptions
     from onnxmt.runtime.translation import TranslateOptions, Translation, TranslationWarning
     from onnxmt.runtime.translator import Translator
@@ -36,16 +36,16 @@ __all__ = [
 
 _HOME = {
     "Bundle": "onnxmt.bundle",
-    "MigrateOptions": "onnxmt.migrate",
-    "MigrateResult": "onnxmt.migrate",
+    "MigrateOptions": "onnxmt.migration",
+    "MigrateResult": "onnxmt.migration",
     "OnnxmtError": "onnxmt.errors",
     "RuntimeOptions": "onnxmt.runtime.session",
     "TranslateOptions": "onnxmt.runtime.translation",
     "Translation": "onnxmt.runtime.translation",
     "TranslationWarning": "onnxmt.runtime.translation",
     "Translator": "onnxmt.runtime.translator",
-    "export": "onnxmt.migrate",
-    "migrate": "onnxmt.migrate",
+    "export": "onnxmt.migration",
+    "migrate": "onnxmt.migration",
     "read_bundle": "onnxmt.bundle",
 }
 

@@ -30,7 +30,7 @@ from onnxmt.runtime.tokenizer import Direction, Tokenizer, TokenizerSpec, load_t
 from onnxmt.versions import package_versions
 
 if TYPE_CHECKING:
-    from onnxmt.export import ExportedGraphs
+    from onnxmt.graph_export import ExportedGraphs
     from onnxmt.hub import ResolvedModel
 
 # What is told of the versions that made a bundle; a package that is absent is left out.

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from onnxmt.bundle import Bundle, BundleWriter, check_output, read_bundle
 from onnxmt.errors import QualityGateError, SizeLimitError, UsageError
-from onnxmt.export import ExportedGraphs, export_graphs
 from onnxmt.fp32_weights import checkpoint_of, float_leftovers
+from onnxmt.graph_export import ExportedGraphs, export_graphs
 from onnxmt.manifest import Graphs, Manifest
 from onnxmt.measure.calibrate import calibrate, calibration_texts
 from onnxmt.measure.calibration_options import CalibrationOptions
@@ -23,7 +23,7 @@ from onnxmt.measure.direction import requested_language
 from onnxmt.measure.finite import require_finite
 from onnxmt.measure.gate_report import FP32, GateLimits
 from onnxmt.measure.report import REPORT_NAME, commit_with_report
-from onnxmt.migrate import GATE_MODES, GateMode, Progress, Silent
+from onnxmt.migration import GATE_MODES, GateMode, Progress, Silent
 from onnxmt.precision import PRESETS, Calibration, Recipe, search_order
 from onnxmt.runtime.cpu_features import cpu_features
 from onnxmt.runtime.session import RuntimeOptions

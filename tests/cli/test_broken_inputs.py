@@ -127,10 +127,10 @@ def test_a_full_output(checkpoint: Path, tmp_path: Path) -> None:
 # Runs the real command, and stops in the middle of the work, after a file is written, for the signal to find it there.
 INTERRUPTED = """
 import sys, time
-import onnxmt.migrate
+import onnxmt.migration
 from onnxmt.cli import main
 
-real = onnxmt.migrate.export_graphs
+real = onnxmt.migration.export_graphs
 
 def export_graphs(checkpoint, folder, **options):
     result = real(checkpoint, folder, **options)
@@ -138,7 +138,7 @@ def export_graphs(checkpoint, folder, **options):
     time.sleep(60)
     return result
 
-onnxmt.migrate.export_graphs = export_graphs
+onnxmt.migration.export_graphs = export_graphs
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -8,7 +8,7 @@ import pytest
 
 from onnxmt import Translator
 from onnxmt.bundle import read_bundle
-from onnxmt.migrate import MigrateOptions, migrate
+from onnxmt.migration import MigrateOptions, migrate
 from onnxmt.precision import PRESETS
 
 BUNDLE = Path(__file__).parents[2] / "src" / "onnxmt" / "demo" / "bundle"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxmt.migrate import MigrateOptions, MigrateResult, migrate
+from onnxmt.migration import MigrateOptions, MigrateResult, migrate
 from onnxmt.precision import PRESETS
 from tests.families.checkpoints import FAMILIES, build, sentences_file
 

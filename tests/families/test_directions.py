@@ -12,7 +12,7 @@ import pytest
 
 from onnxmt import Translator
 from onnxmt.errors import InputTooLongError, TokenizerError, UnknownLanguageError
-from onnxmt.migrate import MigrateOptions, MigrateResult, export, migrate
+from onnxmt.migration import MigrateOptions, MigrateResult, export, migrate
 from onnxmt.precision import PRESETS
 from onnxmt.runtime.session import RuntimeOptions
 from onnxmt.runtime.translation import TranslateOptions

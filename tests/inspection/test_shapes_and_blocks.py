@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxmt.errors import BundleError
-from onnxmt.export import export_graphs
+from onnxmt.graph_export import export_graphs
 from onnxmt.inspection.graph_blocks import Block, GraphBlocks, Port, graph_blocks, merge_ports, read_graph_blocks
 from onnxmt.inspection.tensor_shapes import tensor_shapes
 from onnxmt.precision import Recipe, recipe

@@ -13,7 +13,7 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from onnxmt.checkpoint import Checkpoint, read_checkpoint
-from onnxmt.export import export_graphs
+from onnxmt.graph_export import export_graphs
 from onnxmt.hub import resolve
 from onnxmt.measure.recorder import Recorder, record
 from onnxmt.measure.recording import Recording, checkpoint_identity

@@ -17,7 +17,7 @@ from onnxmt.measure.evaluate import Answers, EvaluateOptions, evaluate
 from onnxmt.measure.outputs import Output
 from onnxmt.measure.systems import RunOptions, answer
 from onnxmt.measure.texts import EvaluationSet, shipped_texts
-from onnxmt.migrate import MigrateOptions, export, migrate
+from onnxmt.migration import MigrateOptions, export, migrate
 from onnxmt.precision import PRESETS
 from onnxmt.runtime.session import RuntimeOptions
 from onnxmt.runtime.translator import Translator

@@ -19,7 +19,7 @@ from onnxmt.measure.gate_report import GateLimits
 from onnxmt.measure.outputs import Output
 from onnxmt.measure.quality import read_evaluation
 from onnxmt.measure.texts import EvaluationSet, shipped_texts
-from onnxmt.migrate import MigrateOptions, MigrateResult, migrate
+from onnxmt.migration import MigrateOptions, MigrateResult, migrate
 from onnxmt.precision import PRESETS
 from onnxmt.runtime.translation import TranslateOptions
 from onnxmt.runtime.translator import Translator

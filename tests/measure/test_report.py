@@ -23,7 +23,7 @@ from onnxmt.measure.report import REPORT_NAME, add_report, render_report, renew_
 from onnxmt.measure.report_plots import LayerError, Point, error_plot, score_plot
 from onnxmt.measure.report_sentences import SHOWN, Piece, differences
 from onnxmt.measure.texts import EvaluationSet
-from onnxmt.migrate import MigrateOptions, export
+from onnxmt.migration import MigrateOptions, export
 from onnxmt.precision import PRESETS
 from onnxmt.quantize import QuantizeOptions, quantize
 from tests.cli.checkpoints import write_checkpoint

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from onnxmt.checkpoint import Checkpoint, read_checkpoint
-from onnxmt.export import ExportedGraphs, export_graphs
+from onnxmt.graph_export import ExportedGraphs, export_graphs
 from onnxmt.hub import ResolvedModel
 from onnxmt.precision import PRESETS
 

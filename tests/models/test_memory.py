@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 EXPORT = """
 import re, sys
 from pathlib import Path
-from onnxmt.export import export_graphs
+from onnxmt.graph_export import export_graphs
 from onnxmt.precision import PRESETS
 from tests.models.parity import open_checkpoint
 folder = Path(sys.argv[1])

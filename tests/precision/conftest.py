@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxmt.migrate import MigrateOptions, export
+from onnxmt.migration import MigrateOptions, export
 from onnxmt.precision import PRESETS
 from onnxmt.runtime.session import RuntimeOptions
 from onnxmt.runtime.translator import Translator

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from onnxmt.checkpoint import Checkpoint
-from onnxmt.export import export_graphs
+from onnxmt.graph_export import export_graphs
 from onnxmt.measure.calibrate import observe
 from onnxmt.measure.calibration_options import RangeOptions
 from onnxmt.precision import Calibration, Recipe

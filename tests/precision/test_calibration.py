@@ -13,7 +13,7 @@ from onnxmt.errors import UsageError
 from onnxmt.manifest import Languages
 from onnxmt.measure.calibrate import CalibrationTexts, calibrate, calibration_texts, observe
 from onnxmt.measure.calibration_options import METHODS, CalibrationOptions, RangeOptions
-from onnxmt.migrate import MigrateOptions, export
+from onnxmt.migration import MigrateOptions, export
 from onnxmt.precision import Calibration, recipe
 from onnxmt.quantize import QuantizeOptions, quantize
 from onnxmt.runtime.session import RuntimeOptions
@@ -133,8 +133,8 @@ def test_export_and_quantize_calibrate_alike(static: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_gives_a_model_near_fp32(fp32: Translator, method, tmp_path: Path) -> None:
-    from onnxmt.export import export_graphs
     from onnxmt.fp32_weights import checkpoint_of
+    from onnxmt.graph_export import export_graphs
     from onnxmt.runtime.decoder import load_model
 
     lines = calibration_texts(CalibrationOptions(), ENGLISH).lines[::10]
@@ -149,8 +149,8 @@ def test_every_method_gives_a_model_near_fp32(fp32: Translator, method, tmp_path
 
 
 def test_a_static_recipe_without_ranges_is_refused(fp32: Translator, tmp_path: Path) -> None:
-    from onnxmt.export import export_graphs
     from onnxmt.fp32_weights import checkpoint_of
+    from onnxmt.graph_export import export_graphs
 
     empty = Calibration(ranges={}, texts="", lines=0, method="minmax")
     for calibration in (None, empty):

@@ -9,7 +9,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxmt.errors import UsageError
-from onnxmt.export import export_graphs
+from onnxmt.graph_export import export_graphs
 from onnxmt.measure.hybrid import layer_of
 from onnxmt.precision import PRESETS, recipe
 from onnxmt.runtime.decoder import load_model

@@ -12,15 +12,15 @@ import pytest
 
 from onnxmt.bundle import read_bundle
 from onnxmt.errors import OutputError, QualityGateError, SizeLimitError, UsageError
-from onnxmt.export import export_graphs
 from onnxmt.fp32_weights import BundleWeights, checkpoint_of, float_leftovers
+from onnxmt.graph_export import export_graphs
 from onnxmt.measure.calibrate import calibration_texts
 from onnxmt.measure.calibration_options import CalibrationOptions
 from onnxmt.measure.explain import explain
 from onnxmt.measure.gate import QualityGate
 from onnxmt.measure.quality import translate_set
 from onnxmt.measure.texts import shipped_texts
-from onnxmt.migrate import MigrateOptions, export
+from onnxmt.migration import MigrateOptions, export
 from onnxmt.precision import PRESETS, recipe
 from onnxmt.quantize import QuantizeOptions, explain_damage, quantize, search
 from onnxmt.runtime.decoder import load_model

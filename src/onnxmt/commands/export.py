@@ -41,8 +41,8 @@ def export(
     from onnxmt.commands._options import bundle_folder, chosen_recipe
     from onnxmt.commands.migrate import show_result
     from onnxmt.measure.calibration_options import CalibrationOptions
-    from onnxmt.migrate import MigrateOptions
-    from onnxmt.migrate import export as run
+    from onnxmt.migration import MigrateOptions
+    from onnxmt.migration import export as run
 
     options = MigrateOptions(
         precision=chosen_recipe(precision, keep_fp32, calibration),

@@ -25,7 +25,7 @@ from onnxmt.commands._options import (
 if TYPE_CHECKING:
     from onnxmt.bundle import Bundle
     from onnxmt.measure.gate_report import GateReport
-    from onnxmt.migrate import MigrateResult
+    from onnxmt.migration import MigrateResult
 
 SAMPLES = ("Good morning.", "Where is the nearest station, and how much does a ticket cost?")
 
@@ -111,8 +111,8 @@ def migrate(
     from onnxmt.measure.calibration_options import CalibrationOptions
     from onnxmt.measure.gate_report import GateLimits
     from onnxmt.measure.texts import read_table
-    from onnxmt.migrate import MigrateOptions
-    from onnxmt.migrate import migrate as run
+    from onnxmt.migration import MigrateOptions
+    from onnxmt.migration import migrate as run
 
     options = MigrateOptions(
         precision=chosen_recipe(precision, keep_fp32, calibration),
