@@ -175,3 +175,39 @@ def test_weights_are_safe_for_16_bit_sums_of_two_products(text: str, built) -> N
                 assert node.attributes["bits"].value in (4, 8)
         operators = {node.op_type for node in graph}
         assert not operators & {"QLinearMatMul", "MatMulInteger", "QGemm", "QAttention"}
+
+
+@pytest.mark.parametrize("block", [16, 32, 64])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_the_largest_sums_are_exact_on_this_cpu(bits: int, block: int, tmp_path: Path) -> None:
+    """Case Q1, wherever the tests run: weights at the ends of their range, activations at ±127, one row and several."""
+    import onnx_ir as ir
+
+    from onnxmt.runtime.session import Session
+
+    rows, columns = 37, 100
+    blocks, width = -(-columns // block), block * bits // 8
+    packed = np.full((rows, blocks, width), 255, dtype=np.uint8)
+    packed[1::2] = 0
+    x = ir.Value(name="x", shape=ir.Shape(["rows", columns]), type=ir.TensorType(ir.DataType.FLOAT))
+    weights = [
+        ir.Value(name=name, const_value=ir.tensor(array, name=name), shape=ir.Shape(array.shape), type=ir.TensorType(kind))
+        for name, array, kind in (
+            ("w", packed, ir.DataType.UINT8), ("s", np.ones((rows, blocks), dtype=np.float32), ir.DataType.FLOAT)
+        )
+    ]  # fmt: skip
+    attributes = {"K": columns, "N": rows, "bits": bits, "block_size": block, "accuracy_level": 4}
+    node = ir.node("MatMulNBits", [x, *weights], attributes, domain="com.microsoft")
+    node.outputs[0].name, node.outputs[0].type = "y", ir.TensorType(ir.DataType.FLOAT)
+    graph = ir.Graph(
+        [x], node.outputs, nodes=[node], initializers=weights, opset_imports={"": 18, "com.microsoft": 1}, name="g"
+    )
+    ir.save(ir.Model(graph, ir_version=10), tmp_path / "g.onnx")
+    session = Session(tmp_path / "g.onnx", options=RuntimeOptions(threads=1))
+    whole = packed if bits == 8 else np.stack([packed & 15, packed >> 4], axis=-1)
+    values = whole.reshape(rows, -1)[:, :columns].astype(np.float64) - 2 ** (bits - 1)
+    for sign in (1, -1):
+        for count in (1, 2, 5):
+            given = np.full((count, columns), 127 * sign, dtype=np.float32)
+            found = session.run({"x": given})["y"]
+            assert found == pytest.approx(given @ values.T, rel=1e-6)
