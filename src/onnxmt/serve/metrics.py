@@ -9,7 +9,7 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from onnxmt.runtime.translator import Translator
-from onnxmt.serve.guard import resident_memory
+from onnxmt.serve.guard import memory_held, resident_memory
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 30)
 _TOKENS = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 16384)
@@ -52,6 +52,8 @@ class Metrics:
         self.memory_limit = gauge("memory_limit_bytes", "Memory above which requests get 503; 0: none.")
         self.memory = gauge("resident_memory_bytes", "Resident memory of the process.")
         self.memory.set_function(_as_float(resident_memory))
+        self.memory_held = gauge("memory_held_bytes", "Memory that the kernel cannot take back: what the limit is for.")
+        self.memory_held.set_function(_as_float(memory_held))
         self._model = Gauge(
             "onnxmt_model_info",
             "The model that is served.",
