@@ -57,6 +57,16 @@ def test_log_sum_exp(shape: tuple[int, int]) -> None:
     assert log_sum_exp(values + np.float32(1000)) == pytest.approx([e + 1000 for e in exact], abs=1e-3)
 
 
+def test_log_sum_exp_of_a_row_is_the_same_whatever_its_neighbours() -> None:
+    random = np.random.default_rng(2)
+    rows = (random.normal(size=(4, 3000)) * 3 + np.array([[0], [500], [-500], [30]])).astype(np.float32)
+    alone = [log_sum_exp(row[None])[0] for row in rows]
+    assert log_sum_exp(rows).tolist() == alone
+    assert alone == pytest.approx(
+        [math.log(math.fsum(np.exp(r - r.max()))) + r.max() for r in rows.astype(float)], abs=1e-4
+    )
+
+
 def test_log_sum_exp_shows_what_is_not_finite() -> None:
     rows = np.zeros((5, 4), np.float32)
     rows[0, 1], rows[1, 2], rows[2], rows[3, 0] = np.nan, np.inf, -np.inf, -np.inf

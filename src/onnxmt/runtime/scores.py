@@ -15,6 +15,9 @@ Floats = npt.NDArray[np.float32]
 _FOLDS = 64
 # exp needs a copy of what it works on; about 1 MB of it at a time stays in a core's own cache.
 _CHUNK_ENTRIES = 1 << 18
+# The highest entry of a row that is summed as it is: e^60, a million times, is far below the largest float32, and what
+# lies 60 below an entry of -20 is still a normal number.
+_LEAST_UNSHIFTED, _MOST_UNSHIFTED = np.float32(-20), np.float32(60)
 _LOWEST = np.finfo(np.float32).min
 
 
@@ -72,6 +75,10 @@ class Scores:
 def log_sum_exp(values: Floats) -> Floats:
     """log Σ exp of each row, float32 [R]: logits minus it are log-probabilities. Not finite where a row is not."""
     largest = values.max(axis=1)
+    # exp of an ordinary row neither overflows nor loses what counts, so it is not shifted first, which saves a pass.
+    # That is decided row by row: a row's result does not depend on the others.
+    shift = np.where((largest > _LEAST_UNSHIFTED) & (largest < _MOST_UNSHIFTED), np.float32(0), largest)
+    shifted = bool(np.any(shift))  # NaN counts as true
     sums = np.empty_like(largest)
     rows, vocabulary = values.shape
     chunk = min(rows, max(1, _CHUNK_ENTRIES // vocabulary))
@@ -80,10 +87,11 @@ def log_sum_exp(values: Floats) -> Floats:
         for first in range(0, rows, chunk):
             part = values[first : first + chunk]
             room = work[: len(part)]
-            np.subtract(part, largest[first : first + chunk, None], out=room)
-            np.exp(room, out=room)
+            if shifted:
+                part = np.subtract(part, shift[first : first + chunk, None], out=room)
+            np.exp(part, out=room)
             np.add.reduce(room, axis=1, out=sums[first : first + chunk])
-        total: Floats = largest + np.log(sums)
+        total: Floats = shift + np.log(sums)
     return total
 
 

@@ -12,9 +12,9 @@ from typing import Literal, overload
 from onnxmt.bundle import Bundle, read_bundle
 from onnxmt.errors import BundleFormatError, UsageError
 from onnxmt.manifest import GENERATION_CONFIG_NAME, Languages
-from onnxmt.runtime.decoder import Seq2SeqModel
+from onnxmt.runtime.decoder import Seq2SeqModel, load_graphs
 from onnxmt.runtime.languages import is_chinese
-from onnxmt.runtime.session import RuntimeOptions, Session
+from onnxmt.runtime.session import RuntimeOptions
 from onnxmt.runtime.settings import GenerationSettings
 from onnxmt.runtime.tokenizer import Direction, Tokenizer, TokenizerSpec, load_tokenizer
 from onnxmt.runtime.translation import (
@@ -82,10 +82,11 @@ class Translator:
             bundle=bundle,
             tokenizer=load_tokenizer(bundle.folder, TokenizerSpec.from_dict(manifest.tokenizer)),
             settings=_read_settings(bundle),
-            model=Seq2SeqModel(
-                encoder=Session(bundle.path(graphs.encoder.file), options=runtime),
-                decoder=Session(bundle.path(graphs.decoder.file), options=runtime),
+            model=load_graphs(
+                bundle.path(graphs.encoder.file),
+                bundle.path(graphs.decoder.file),
                 positions=manifest.dimensions.positions,
+                options=runtime,
             ),
             runtime=runtime,
         )
