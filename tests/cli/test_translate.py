@@ -328,3 +328,14 @@ def test_windows_never_wait_and_never_lose_a_line() -> None:
         assert [line.ending for line in lines] == [b"\r\n", b"\n", b"\n", b"\n", b""]
         assert sum(line.bytes for line in lines) == len(data)
         assert json.dumps([line.where for line in lines]) == json.dumps([f"x, line {n}" for n in range(1, 6)])
+
+
+def test_throughput_gives_the_same_lines() -> None:
+    alone = invoke("translate", "--model", GOLDEN, "Yes.", "It rained.", "The library opens at nine.")
+    many = invoke(
+        "translate", "--model", GOLDEN, "--mode", "throughput", "Yes.", "It rained.", "The library opens at nine."
+    )
+
+    assert alone.code == many.code == 0
+    assert many.lines == alone.lines
+    assert "mode is 'fast'; allowed: latency, throughput" in invoke("translate", "--mode", "fast", "Yes.").error()

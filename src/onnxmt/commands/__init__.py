@@ -10,5 +10,5 @@ from collections.abc import Mapping
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Make a bundle": ("migrate", "export", "quantize", "verify"),
     "Use it": ("translate", "serve", "inspect"),
-    "Measure it": ("evaluate", "bench", "report"),
+    "Measure it": ("evaluate", "bench", "plan", "report"),
 }

@@ -57,6 +57,14 @@ def translate(
         int | None,
         typer.Option(min=1, metavar="N", help="Threads to compute with.  [default: what affinity and quota allow]"),
     ] = None,
+    mode: Annotated[
+        str,
+        typer.Option(
+            "--mode",
+            metavar="latency|throughput",
+            help="All threads on one batch: the first answer soonest. Or a batch for each thread: most lines a second.",
+        ),
+    ] = "latency",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Translate texts, files, or standard input, line by line.
@@ -79,7 +87,7 @@ def translate(
     from onnxmt.commands._lines import Arguments, Files, standard_input
     from onnxmt.commands._sink import Sink
     from onnxmt.errors import UsageError
-    from onnxmt.runtime.session import RuntimeOptions
+    from onnxmt.runtime.session import options_for
     from onnxmt.runtime.translation import TranslateOptions
     from onnxmt.runtime.translator import Translator
 
@@ -102,7 +110,7 @@ def translate(
     watched = output is not None or not sys.stdout.isatty()  # else the lines themselves show how far it is
     with (
         Sink(output) as sink,
-        Translator.load(model, options=RuntimeOptions(threads=threads)) as translator,
+        Translator.load(model, options=options_for(mode, threads=threads)) as translator,
         byte_progress("translate", lines.size if watched else None) as progress,
     ):
         _refuse_idle_options(options, translator)

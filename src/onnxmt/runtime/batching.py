@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 # A row costs its output too, however short its source: a batch of one-word lines would otherwise hold hundreds of rows
 # of logits, each as long as the vocabulary.
-_LEAST_TOKENS = 16
+LEAST_TOKENS = 16
 # From this many rows on, a batch gains little by growing, and a short row beside a long one is mostly padding.
 _FULL_ROWS = 8
 
@@ -24,11 +24,11 @@ def plan_batches(lengths: Sequence[int], *, budget: int, workers: int = 1) -> li
     more takes no row shorter than half its longest. What would not give each of `workers` a batch is cut smaller.
     """
     if workers > 1:
-        budget = min(budget, -(-sum(max(length, _LEAST_TOKENS) for length in lengths) // workers))
+        budget = min(budget, -(-sum(max(length, LEAST_TOKENS) for length in lengths) // workers))
     batches: list[list[int]] = []
     widest = 0
     for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
-        length = max(lengths[index], _LEAST_TOKENS)
+        length = max(lengths[index], LEAST_TOKENS)
         batch = batches[-1] if batches else []
         within_budget = (len(batch) + 1) * widest <= budget
         alike = len(batch) < _FULL_ROWS or 2 * length >= widest

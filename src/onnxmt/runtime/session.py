@@ -61,7 +61,8 @@ class RuntimeOptions:
     `spin` keeps a thread that has nothing to do awake for a while, since a step hands out work a hundred times: SPINS
     says for how long; "brief" bridges the gaps within a step and costs nothing between requests. `arena` keeps freed
     memory for the next step; `memory_pattern` also remembers a plan for every shape seen, which grows with each new
-    length, so it is off. `provider` is one of PROVIDERS, without a fallback.
+    length, so it is off. `memory_limit` is how many bytes the process may come to: batches are cut to fit what the
+    loaded model leaves of it. `provider` is one of PROVIDERS, without a fallback.
     """
 
     threads: int | None = None
@@ -70,6 +71,7 @@ class RuntimeOptions:
     spin: Spin = "brief"
     arena: bool = True
     memory_pattern: bool = False
+    memory_limit: int | None = None
     provider: str = "cpu"
 
     def __post_init__(self) -> None:
@@ -82,6 +84,8 @@ class RuntimeOptions:
             )
             if not (value is None and name == "threads") and not (type(value) is int and 1 <= value <= 1024)
         ]
+        if self.memory_limit is not None and not (type(self.memory_limit) is int and self.memory_limit > 0):
+            problems.append(f"memory_limit is {self.memory_limit!r}; a number of bytes is allowed")
         if self.spin not in SPINS:
             problems.append(f"spin is {self.spin!r}; allowed: {', '.join(SPINS)}")
         if self.provider not in PROVIDERS:
@@ -95,7 +99,7 @@ class RuntimeOptions:
 
 
 def options_for(
-    mode: Mode, *, threads: int | None = None, spin: Spin = "brief", arena: bool = True, provider: str = "cpu"
+    mode: str, *, threads: int | None = None, spin: Spin = "brief", arena: bool = True, provider: str = "cpu"
 ) -> RuntimeOptions:
     """Options for the shortest time of one text ("latency") or of many ("throughput"), with `threads` in all.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,6 +15,7 @@ from onnxmt.errors import BundleFormatError, UsageError
 from onnxmt.manifest import GENERATION_CONFIG_NAME, Languages
 from onnxmt.runtime.decoder import Seq2SeqModel, load_graphs
 from onnxmt.runtime.languages import is_chinese
+from onnxmt.runtime.memory import BatchNeeds, parse_bytes, resident_bytes
 from onnxmt.runtime.session import RuntimeOptions
 from onnxmt.runtime.settings import GenerationSettings
 from onnxmt.runtime.tokenizer import Direction, Tokenizer, TokenizerSpec, load_tokenizer
@@ -26,6 +28,9 @@ from onnxmt.runtime.work import Engine, Errors, Work
 DEMO_MODEL = "demo"
 # translate_stream reads ahead to sort by length: little at first, so that the first answer comes soon.
 _FIRST_WINDOW, _LARGEST_WINDOW, _WINDOW_CHARACTERS = 4, 1024, 100_000
+
+# What the first translations add for good, whatever their length: pages of the embedding, buffers of ONNX Runtime.
+_WARM_BYTES = 30_000_000
 
 
 class Translator:
@@ -60,6 +65,8 @@ class Translator:
             default=self.direction,
             codes_in_text=bundle.manifest.tokenizer.get("kind") == "marian",
             workers=runtime.workers,
+            needs=BatchNeeds.of(bundle.manifest.dimensions, length_limit=settings.length_limit),
+            spare_memory=_spare_memory(runtime),
         )
 
     @classmethod
@@ -69,19 +76,23 @@ class Translator:
         *,
         options: RuntimeOptions | None = None,
         check: Literal["hash", "size"] = "hash",
+        memory_limit: str | int | None = None,
     ) -> Translator:
         """Load the bundle in folder `model`; None or "demo" is the demo model that comes with onnxmt.
 
-        Loads exactly the files that the manifest lists. Raises ModelNotFoundError, BundleError, TokenizerError,
-        GenerationSettingsError or SessionError.
+        Loads exactly the files that the manifest lists. `memory_limit`, such as "512Mi", is what this process may come
+        to: batches are cut to fit, and it is an error when the loaded model is beyond it. Raises ModelNotFoundError,
+        BundleError, TokenizerError, GenerationSettingsError, SessionError, and UsageError for the limit.
         """
         bundle = read_bundle(_folder_of(model), check=check)
         manifest, runtime = bundle.manifest, options or RuntimeOptions()
+        if memory_limit is not None:
+            runtime = dataclasses.replace(runtime, memory_limit=parse_bytes(memory_limit))
         graphs = manifest.graphs
         return cls(
             bundle=bundle,
             tokenizer=load_tokenizer(bundle.folder, TokenizerSpec.from_dict(manifest.tokenizer)),
-            settings=_read_settings(bundle),
+            settings=read_settings(bundle),
             model=load_graphs(
                 bundle.path(graphs.encoder.file),
                 bundle.path(graphs.decoder.file),
@@ -179,6 +190,19 @@ class Translator:
         return (translation for window in windows for translation in work.translate(_checked_texts(window)))
 
 
+def _spare_memory(runtime: RuntimeOptions) -> int | None:
+    """What the memory limit leaves beside all that is resident once the model is loaded."""
+    if runtime.memory_limit is None:
+        return None
+    used = resident_bytes() + _WARM_BYTES
+    if used >= runtime.memory_limit:
+        raise UsageError(
+            f"the memory limit is {runtime.memory_limit / 1e6:.0f} MB, and this process with the loaded model needs "
+            f"{used / 1e6:.0f} MB: raise it, or load a smaller precision (onnxmt plan shows what fits)"
+        )
+    return runtime.memory_limit - used
+
+
 def _windows(texts: Iterable[str]) -> Iterator[list[str]]:
     """Cut an endless input into windows that grow to the largest size."""
     window: list[str] = []
@@ -222,7 +246,8 @@ def _folder_of(model: str | os.PathLike[str] | None) -> Path | str:
     return os.fspath(model)
 
 
-def _read_settings(bundle: Bundle) -> GenerationSettings:
+def read_settings(bundle: Bundle) -> GenerationSettings:
+    """Read a bundle's generation settings. Raises BundleFormatError, GenerationSettingsError."""
     path = bundle.path(GENERATION_CONFIG_NAME)
     try:
         values = json.loads(path.read_text(encoding="utf-8"))

@@ -11,10 +11,11 @@ from typing import Literal
 import numpy as np
 
 from onnxmt.errors import InputTooLongError, TokenizerError, UsageError
-from onnxmt.runtime.batching import plan_batches
+from onnxmt.runtime.batching import LEAST_TOKENS, plan_batches
 from onnxmt.runtime.decoder import Seq2SeqModel
 from onnxmt.runtime.direction import settings_for, settle
 from onnxmt.runtime.flags import warnings_of
+from onnxmt.runtime.memory import BatchNeeds
 from onnxmt.runtime.search import Hypothesis, search
 from onnxmt.runtime.settings import GenerationSettings
 from onnxmt.runtime.tokenizer import Direction, Tokenizer
@@ -41,7 +42,7 @@ class Engine:
 
     `default`: what the tokenizer is told where a call names no language. `codes_in_text`: a text may begin with the
     code of its target, `>>deu<<`; in the other families such characters are text. `workers` batches are decoded side by
-    side.
+    side; together they take at most `spare_memory` bytes, by what they are known to need.
     """
 
     model: Seq2SeqModel
@@ -53,6 +54,8 @@ class Engine:
     default: Direction = _NOTHING_TOLD
     codes_in_text: bool = True
     workers: int = 1
+    needs: BatchNeeds | None = None
+    spare_memory: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +94,23 @@ class Work:
             settings = settings.limited_to(engine.model.positions)
         self._settings = settings
         rows = settings.num_return_sequences if settings.do_sample else settings.num_beams
-        self._budget = max(1, options.batch_tokens // rows)
+        self._budget = max(1, self._batch_tokens(options, rows) // rows)
         self._done = 0  # pieces that earlier windows sent to the model: each draws from a random stream of its own
+
+    def _batch_tokens(self, options: TranslateOptions, rows: int) -> int:
+        """The budget asked for, cut to what the memory limit leaves each worker. Raises UsageError for too little."""
+        engine = self._engine
+        if engine.spare_memory is None or engine.needs is None:
+            return options.batch_tokens
+        fits = engine.needs.batch_tokens(engine.spare_memory // engine.workers, rows_each=rows)
+        if fits == 0:
+            least = engine.needs.batch(rows=rows, source=LEAST_TOKENS)
+            raise UsageError(
+                f"the memory limit leaves {engine.spare_memory / 1e6:.0f} MB beside the loaded model, and one short "
+                f"sentence with {rows} beams takes {least / 1e6:.0f} MB for "
+                f"each of {engine.workers} workers: raise the limit, or ask for fewer beams or workers"
+            )
+        return min(options.batch_tokens, fits)
 
     def translate(self, texts: Sequence[str]) -> Iterator[Translation]:
         """Translate these texts, in order."""
