@@ -21,6 +21,7 @@ _PRECISIONS: Mapping[str, tuple[str, ...]] = {
     "ctranslate2": ("int8", "int8_float32", "int16", "float32"),
     "optimum": ("float32",),
 }
+_CONVERTED = ("ctranslate2", "optimum")
 _MANY_WORKERS = ("onnxmt", "ctranslate2")
 
 
@@ -91,23 +92,38 @@ class EngineProcess:
 
     def __init__(self, spec: EngineSpec, *, threads: int, workers: int, scratch: Path) -> None:
         self.spec, self.threads, self.workers = spec, threads, workers
+        options: dict[str, Any] = {"model": str(spec.model), "threads": threads, "workers": workers}
+        if spec.engine in _CONVERTED:
+            options["converted"] = str(scratch / f"{spec.engine}-{spec.precision}")
+        if spec.engine == "ctranslate2":
+            options["precision"] = spec.precision
+        if spec.engine in _CONVERTED and not Path(options["converted"]).exists():
+            # In a process of its own: what a conversion takes is no part of what the engine takes.
+            self._process = self._start()
+            try:
+                self._ask({"do": "convert", "options": options})
+            finally:
+                self.close()
         self._started = time.perf_counter()
+        self._process = self._start()
+        try:
+            answer = self._ask({"do": "load", "options": options, "pool": workers})
+        except BaseException:
+            self.close()
+            raise
+        self.versions: dict[str, str] = answer["versions"]
+        self.ready_seconds = time.perf_counter() - self._started
+
+    def _start(self) -> subprocess.Popen[str]:
         script = Path(__file__).parent / "worker" / "run.py"
-        self._process = subprocess.Popen(
-            [spec.python, str(script), spec.engine],
+        return subprocess.Popen(
+            [self.spec.python, str(script), self.spec.engine],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
             encoding="utf-8",
         )
-        options: dict[str, Any] = {"model": str(spec.model), "threads": threads, "workers": workers}
-        if spec.engine in ("ctranslate2", "optimum"):
-            options["converted"] = str(scratch / f"{spec.engine}-{spec.precision}")
-        if spec.engine == "ctranslate2":
-            options["precision"] = spec.precision
-        self.versions: dict[str, str] = self._ask({"do": "load", "options": options, "pool": workers})["versions"]
-        self.ready_seconds = time.perf_counter() - self._started
 
     @property
     def age_seconds(self) -> float:

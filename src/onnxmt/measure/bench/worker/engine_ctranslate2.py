@@ -31,12 +31,14 @@ class CTranslate2:
         return [len(result.hypotheses[0]) + (tokens is None) for result in found]
 
 
-def load(*, model: str, threads: int, workers: int, precision: str, converted: str) -> CTranslate2:
-    """Convert the checkpoint into folder `converted`, unless that was done, and load it."""
-    folder = Path(converted)
-    if not (folder / "model.bin").exists():
-        os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-        from ctranslate2.converters import TransformersConverter
+def convert(*, model: str, precision: str, converted: str, threads: int, workers: int) -> None:  # noqa: ARG001 (as load)
+    """Convert the checkpoint into folder `converted`."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    from ctranslate2.converters import TransformersConverter
 
-        TransformersConverter(model).convert(str(folder), quantization=precision, force=True)
-    return CTranslate2(folder, precision=precision, threads=threads, workers=workers)
+    TransformersConverter(model).convert(converted, quantization=precision)
+
+
+def load(*, model: str, precision: str, converted: str, threads: int, workers: int) -> CTranslate2:  # noqa: ARG001
+    """Load what `convert` wrote."""
+    return CTranslate2(Path(converted), precision=precision, threads=threads, workers=workers)

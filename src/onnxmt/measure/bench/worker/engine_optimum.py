@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-from pathlib import Path
 from typing import Any
 
 import onnxruntime
@@ -34,13 +33,15 @@ class Optimum:
         return [row.index(end) + 1 if end in row else len(row) for row in (full[1:] for full in output.tolist())]
 
 
-def load(*, model: str, threads: int, workers: int, converted: str) -> Optimum:
-    """Export the checkpoint into folder `converted`, unless that was done, and load it."""
+def convert(*, model: str, converted: str, threads: int, workers: int) -> None:  # noqa: ARG001 (as load)
+    """Export the checkpoint into folder `converted`."""
+    ORTModelForSeq2SeqLM.from_pretrained(model, export=True).save_pretrained(converted)
+
+
+def load(*, model: str, converted: str, threads: int, workers: int) -> Optimum:  # noqa: ARG001
+    """Load what `convert` wrote."""
     if workers != 1:
         raise ValueError("Optimum is measured with one worker")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    folder = Path(converted)
-    if not folder.exists():
-        ORTModelForSeq2SeqLM.from_pretrained(model, export=True, session_options=options).save_pretrained(folder)
-    return Optimum(ORTModelForSeq2SeqLM.from_pretrained(folder, session_options=options))
+    return Optimum(ORTModelForSeq2SeqLM.from_pretrained(converted, session_options=options))

@@ -3,8 +3,9 @@
 Started by its path with the engine's name: a peer's environment has no onnxmt, so nothing here imports it, and the
 engine's own module (`engine_NAME`) is found beside this file.
 
-Commands: `load` (what the engine's `load` takes) → versions; `run` (groups of token ids with the number of tokens to
-generate, beams) → seconds of each group, of all, and tokens generated for each sentence; `memory` → bytes.
+Commands: `convert` (what the engine's `convert` takes), where the engine has files of its own; `load` (what the
+engine's `load` takes) → versions; `run` (groups of token ids with the number of tokens to generate, beams) → seconds of
+each group, of all, and tokens generated for each sentence; `memory` → bytes.
 """
 
 from __future__ import annotations
@@ -75,6 +76,9 @@ def serve(name: str, commands: TextIO, answers: TextIO) -> None:
                 workers = command.pop("pool", 1)
                 engine = importlib.import_module(f"engine_{name}").load(**command["options"])
                 answer: dict[str, Any] = {"versions": engine.versions()}
+            elif command["do"] == "convert":
+                importlib.import_module(f"engine_{name}").convert(**command["options"])
+                answer = {}
             elif command["do"] == "run":
                 assert engine is not None
                 answer = run(engine, command["groups"], command["beams"], workers)
