@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +16,7 @@ from starlette.testclient import TestClient
 from onnxmt.runtime.translator import Translator
 from onnxmt.serve import Limits, ServeOptions, create_app
 from onnxmt.serve.schemas import ErrorAnswer, ModelsAnswer, TranslateAnswer
+from tests.serve.live import listening
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +70,18 @@ def test_the_commands_of_the_docs_page_work_as_printed(client: TestClient) -> No
         else:
             found = client.get(path)
         assert found.status_code == 200, command
+
+
+SCHEMATHESIS = shutil.which(
+    "schemathesis", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(SCHEMATHESIS is None, reason="schemathesis is not installed")
+def test_schemathesis_finds_nothing(translator: Translator) -> None:
+    with listening(create_app(translator)) as address:
+        config = Path(__file__).with_name("schemathesis.toml")
+        command = [str(SCHEMATHESIS), "--config-file", str(config), "run", f"{address}/openapi.json"]
+        done = subprocess.run([*command, "--max-examples", "40"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-6000:]

@@ -90,7 +90,7 @@ def test_strict_turns_a_warning_into_an_error(client: TestClient) -> None:
     refused = post(client, {**body, "strict": True})
 
     assert [t["warnings"][0]["kind"] for t in allowed.json()["translations"]] == ["length_cap"] * 2
-    assert refused.status_code == 422
+    assert refused.status_code == 409
     assert refused.json()["error"]["code"] == "warnings"
     assert {w["text"] for w in refused.json()["error"]["warnings"]} == {0, 1}
 

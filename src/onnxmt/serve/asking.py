@@ -127,6 +127,8 @@ class Fields:
         value = self._values.pop(name, None)
         if self._text and isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
             value = int(value)
+        if isinstance(value, float) and value.is_integer():  # in JSON, 3.0 is a whole number too
+            value = int(value)
         if value is None or value == "":
             return None
         if type(value) is not int or not least <= value <= most:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
 
+from onnxmt.serve.dialects.schemas import Operation, operations
 from onnxmt.serve.options import Limits, ServeOptions
 from onnxmt.serve.schemas import ErrorAnswer, ModelsAnswer, StreamRequest, TranslateAnswer, TranslateRequest
 
@@ -15,6 +16,7 @@ _ERRORS = {
     "400": "The body is not JSON.",
     "401": "An API key is needed, or the one that came is not known.",
     "408": "The body did not arrive in time.",
+    "409": "`strict`: the translation has warnings, which are listed.",
     "413": "A limit on size is passed; the message says which, and how much is allowed.",
     "415": "Another content type than application/json.",
     "422": "A field is wrong; the message says which, and what is allowed.",
@@ -24,47 +26,15 @@ _ERRORS = {
     "504": "Not done within the deadline.",
 }
 _EXAMPLE = {"text": ["Good morning.", "The library opens at nine."]}
-# method, address, summary, fields that a request has: other services' own documentation says the rest.
-_DIALECTS: Mapping[str, tuple[tuple[str, str, str, dict[str, Any]], ...]] = {
-    "libretranslate": (
-        (
-            "post",
-            "/translate",
-            "LibreTranslate's translation (also DeepLX, KISS, Immersive: the body's keys decide).",
-            {"q": "Good morning.", "source": "en", "target": "zh"},
-        ),
-        ("get", "/languages", "LibreTranslate's list of languages.", {}),
-        ("post", "/detect", "The share of letters in the source language's script.", {"q": "Good morning."}),
-    ),
-    "deepl": (
-        ("post", "/v2/translate", "DeepL's translation.", {"text": ["Good morning."], "target_lang": "ZH"}),
-        ("get", "/v2/languages", "DeepL's list of languages.", {}),
-        ("get", "/v2/usage", "DeepL's usage: characters since the server's start.", {}),
-    ),
-    "google": (
-        (
-            "post",
-            "/language/translate/v2",
-            "Google's translation, version 2.",
-            {"q": ["Good morning."], "target": "zh", "format": "text"},
-        ),
-    ),
-    "immersive": (
-        (
-            "post",
-            "/immersive",
-            "Immersive Translate's custom API.",
-            {"text_list": ["Good morning."], "source_lang": "en", "target_lang": "zh"},
-        ),
-    ),
-    "kiss": (
-        ("post", "/kiss", "KISS Translator's custom API.", {"texts": ["Good morning."], "from": "en", "to": "zh"}),
-    ),
-}
 
 
-def openapi_document(options: ServeOptions, *, version: str) -> dict[str, Any]:
-    """Return the document; examples in it work as they are."""
+def openapi_document(
+    options: ServeOptions, *, version: str, sources: Sequence[str] = (), targets: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the document; examples in it work as they are.
+
+    `sources` and `targets` are the languages as far as they are known; other spellings of them are taken too.
+    """
     security: list[dict[str, list[str]]] = [{"bearer": []}] if options.keys else []
     return {
         "openapi": "3.1.0",
@@ -73,17 +43,17 @@ def openapi_document(options: ServeOptions, *, version: str) -> dict[str, Any]:
             "version": version,
             "description": "Translation by one model. Limits of this server are in the schemas.",
         },
-        "paths": _paths(options),
+        "paths": _paths(options, sources=sources, targets=targets),
         "components": {
-            "schemas": _schemas(options.limits),
+            "schemas": _schemas(options.limits, sources=sources, targets=targets),
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
         "security": security,
     }
 
 
-def _paths(options: ServeOptions) -> dict[str, Any]:
-    wrong = ("400", "401", "408", "413", "415", "422", "429", "500", "503", "504")
+def _paths(options: ServeOptions, *, sources: Sequence[str], targets: Sequence[str]) -> dict[str, Any]:
+    wrong = ("400", "401", "408", "409", "413", "415", "422", "429", "500", "503", "504")
     stream = "Segments as server-sent events: `segment` (`append` or `replace`, `span`, `warnings`), `done`, `error`."
     paths: dict[str, Any] = {
         "/v1/translate": {
@@ -100,7 +70,7 @@ def _paths(options: ServeOptions) -> dict[str, Any]:
                 stream,
                 body="StreamRequest",
                 example={"text": "It rained. We stayed in."},
-                answer={"text/event-stream": {"schema": {"type": "string"}}},
+                answer={"text/event-stream": {"schema": {}}},
                 errors=wrong,
             )
         },
@@ -118,9 +88,8 @@ def _paths(options: ServeOptions) -> dict[str, Any]:
         paths[path] = {"get": {**_operation(summary, answer=ok, errors=errors), "security": []}}
     text = {"text/plain": {"schema": {"type": "string"}}}
     paths["/metrics"] = {"get": {**_operation("Metrics for Prometheus.", answer=text), "security": []}}
-    for name, operations in _DIALECTS.items():
-        for method, path, summary, example in operations if name in options.dialects else ():
-            paths[path] = {method: _dialect(summary, example)}
+    for operation in operations(options.dialects, options.limits, sources=sources, targets=targets):
+        paths[operation.path] = {operation.method: _dialect(operation)}
     return paths
 
 
@@ -143,19 +112,19 @@ def _operation(
     return operation
 
 
-def _dialect(summary: str, example: dict[str, Any]) -> dict[str, Any]:
-    """An operation of another service's API: any JSON object, and any answer of its documented codes."""
+def _dialect(dialect: Operation) -> dict[str, Any]:
+    """An operation of another service's API; its answers are as that service documents them."""
     answer: Mapping[str, Any] = {"application/json": {"schema": {}}}
-    operation = _operation(summary, answer=answer)
-    for code in ("400", "403", "413", "429", "503", "504"):
+    operation = _operation(dialect.summary, answer=answer)
+    for code in sorted({*_ERRORS, "403"}):
         operation["responses"][code] = {"description": "As that service says it.", "content": dict(answer)}
-    if example:
-        content = {"schema": {"type": "object"}, "example": example}
+    if dialect.body:
+        content = {"schema": dialect.body, "example": dialect.example}
         operation["requestBody"] = {"required": True, "content": {"application/json": content}}
     return operation
 
 
-def _schemas(limits: Limits) -> dict[str, Any]:
+def _schemas(limits: Limits, *, sources: Sequence[str], targets: Sequence[str]) -> dict[str, Any]:
     schemas: dict[str, Any] = {}
     for model in _MODELS:
         schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
@@ -172,6 +141,10 @@ def _schemas(limits: Limits) -> dict[str, Any]:
             ),
             "description": fields["text"]["description"] + f" At most {limits.characters:,} characters in all.",
         }
+        for side, codes in (("source", sources), ("target", targets)):
+            if codes:
+                fields[side] = {"enum": [None, *codes], "default": None, "description": fields[side]["description"]}
+        fields["glossary"] |= {"anyOf": [{"type": "object", "maxProperties": 0}, {"type": "null"}]}
         _at_most(fields["beams"], limits.beams)
         _at_most(fields["max_new_tokens"], limits.new_tokens)
     _at_most(schemas["TranslateRequest"]["properties"]["alternatives"], limits.alternatives)

@@ -112,7 +112,7 @@ def _refuse_warnings(results: Results) -> None:
     found = [{"text": index, **warning} for index, result in enumerate(results.results) for warning in result.warnings]
     if found:
         message = f"strict: the translations have {len(found)} warning{'s' if len(found) > 1 else ''}"
-        raise Problem(422, "warnings", message, details={"warnings": found})
+        raise Problem(409, "warnings", message, details={"warnings": found})
 
 
 def _result(result: Result) -> dict[str, Any]:

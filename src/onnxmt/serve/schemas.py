@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from onnxmt.serve.options import Limits
 from onnxmt.serve.problems import Problem
@@ -12,6 +12,15 @@ from onnxmt.serve.problems import Problem
 _Language = Field(
     default=None, max_length=100, description="A code or an English name; the model's own where left out."
 )
+
+
+def _whole(value: object) -> object:
+    """In JSON, 3.0 is a whole number too."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+_Whole = Annotated[int, Field(ge=0), BeforeValidator(_whole)]
+_Positive = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
 
 
 class TranslateRequest(BaseModel):
@@ -22,15 +31,15 @@ class TranslateRequest(BaseModel):
     text: str | list[str] = Field(description="One text or a list of texts.")
     source: str | None = _Language
     target: str | None = _Language
-    beams: int | None = Field(default=None, ge=1, description="Beams to search with; 1 is greedy.")
-    alternatives: int = Field(default=0, ge=0, description="Further candidates; beams are raised as needed.")
-    max_new_tokens: int | None = Field(default=None, ge=1, description="The longest output of a sentence, in tokens.")
+    beams: _Positive | None = Field(default=None, description="Beams to search with; 1 is greedy.")
+    alternatives: _Whole = Field(default=0, description="Further candidates; beams are raised as needed.")
+    max_new_tokens: _Positive | None = Field(default=None, description="The longest output of a sentence, in tokens.")
     format: Literal["text", "html"] = Field(
         default="text", description="html: tags stay, the text between is translated."
     )
-    strict: bool = Field(default=False, description="Answer 422 where a translation has warnings.")
+    strict: bool = Field(default=False, description="Answer 409 where a translation has warnings.")
     glossary: dict[str, str] | None = Field(default=None, description="Not supported by this version: leave it out.")
-    timeout_ms: int | None = Field(default=None, ge=1, description="A deadline below the server's own.")
+    timeout_ms: _Positive | None = Field(default=None, description="A deadline below the server's own.")
 
 
 class StreamRequest(TranslateRequest):
@@ -38,7 +47,7 @@ class StreamRequest(TranslateRequest):
 
     text: str = Field(description="One text.")
     format: Literal["text"] = Field(default="text", description="Only plain text can be streamed.")
-    alternatives: Literal[0] = 0
+    alternatives: _Whole = Field(default=0, le=0, description="Only the best can be streamed.")
 
 
 class CandidateAnswer(BaseModel):
@@ -131,8 +140,6 @@ def checked(model: type[TranslateRequest], values: dict[str, Any], limits: Limit
     if over:
         lines = [f"{name} is {_figure(value)}; at most {most[name]} is allowed" for name, value in over.items()]
         raise Problem(422, "over_limit", "; ".join(lines), details={"limits": {name: most[name] for name in over}})
-    if request.alternatives >= (request.beams or limits.beams):
-        raise Problem(422, "over_limit", f"{request.alternatives} alternatives need one more beam; raise beams")
     if request.glossary:
         raise Problem(422, "unsupported_field", "glossary is not supported by this version; leave it out")
     return request

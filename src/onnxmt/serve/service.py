@@ -163,7 +163,7 @@ class Service:
     def _options(self, wish: Wish) -> TranslateOptions:
         """The library's options, checked here already: a wrong one must not reach the queue."""
         beams = wish.beams
-        if beams is None and wish.alternatives >= self.translator.settings.num_beams:
+        if wish.alternatives >= (beams or self.translator.settings.num_beams):
             beams = wish.alternatives + 1
         options = TranslateOptions(
             beams=beams,

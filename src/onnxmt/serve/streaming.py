@@ -58,7 +58,7 @@ async def stream(request: Request, service: Service, wish: Wish, *, strict: bool
                 now = join_translations(parts, separators, target_language=target, sources=[one.text for one in here])
                 warnings = [_moved(warning, segment.start) for warning in result.warnings]
                 if strict and warnings:
-                    raise Problem(422, "warnings", "strict: this segment has warnings", details={"warnings": warnings})
+                    raise Problem(409, "warnings", "strict: this segment has warnings", details={"warnings": warnings})
                 yield Streamed(
                     name="segment",
                     data={

@@ -15,6 +15,7 @@ import onnxmt
 from onnxmt.serve.answering import Handler, answered
 from onnxmt.serve.openapi import openapi_document
 from onnxmt.serve.options import ServeOptions
+from onnxmt.serve.state import state_of
 
 _FILES = (
     ("/", "index.html", "text/html"),
@@ -22,22 +23,31 @@ _FILES = (
     ("/page.js", "page.js", "text/javascript"),
 )
 
+_MOST_SHOWN = 8
+
 
 def routes(options: ServeOptions) -> list[Route]:
-    """The routes; the OpenAPI document is there without the page too. All content is made now, once."""
-    document = openapi_document(options, version=onnxmt.__version__)
+    """The routes; the OpenAPI document is there without the page too. The files are read now, once."""
 
-    async def openapi(_request: Request) -> Response:
-        return JSONResponse(document)
+    def document(request: Request) -> dict[str, Any]:
+        service = state_of(request).service
+        known = {} if service is None else {f"{side}s": [*service.languages(side)] for side in ("source", "target")}
+        return openapi_document(options, version=onnxmt.__version__, **known)
+
+    async def openapi(request: Request) -> Response:
+        return JSONResponse(document(request))
+
+    async def docs(request: Request) -> Response:
+        return Response(_docs(document(request)), media_type="text/html; charset=utf-8")
 
     found = [Route("/openapi.json", answered(openapi), methods=["GET"])]
     if not options.page:
         return found
     folder = files("onnxmt.serve") / "page"
     contents = [(path, (folder / name).read_bytes(), kind) for path, name, kind in _FILES]
-    contents.append(("/docs", _docs(document).encode(), "text/html"))
     return [
         *found,
+        Route("/docs", answered(docs), methods=["GET"]),
         *(Route(path, answered(_given(content, kind)), methods=["GET"]) for path, content, kind in contents),
     ]
 
@@ -98,7 +108,8 @@ def _kind(field: dict[str, Any]) -> str:
     if "anyOf" in field:
         return " or ".join(_kind(one) for one in field["anyOf"] if one.get("type") != "null")
     if "enum" in field or "const" in field:
-        return " or ".join(json.dumps(value) for value in field.get("enum", [field.get("const")]))
+        values = [value for value in field.get("enum", [field.get("const")]) if value is not None]
+        return " or ".join(json.dumps(value) for value in values[:_MOST_SHOWN]) + (" …" if values[_MOST_SHOWN:] else "")
     kind = str(field.get("type", "object"))
     if kind == "array":
         return f"list of {_kind(field['items'])}"

@@ -86,8 +86,8 @@ def routes() -> list[Route]:
     """The routes of this dialect."""
     return [
         Route("/v2/translate", answered(translate, shape=_shape, status=_STATUS), methods=["POST"]),
-        Route("/v2/languages", answered(languages, shape=_shape, status=_STATUS), methods=["GET", "POST"]),
-        Route("/v2/usage", answered(usage, shape=_shape, status=_STATUS), methods=["GET", "POST"]),
+        Route("/v2/languages", answered(languages, shape=_shape, status=_STATUS), methods=["GET"]),
+        Route("/v2/usage", answered(usage, shape=_shape, status=_STATUS), methods=["GET"]),
     ]
 
 

@@ -69,7 +69,7 @@ def routes() -> list[Route]:
         Route(
             "/language/translate/v2/languages",
             answered(languages, shape=_shape, status=_STATUS),
-            methods=["GET", "POST"],
+            methods=["GET"],
         ),
     ]
 
