@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from onnxmt import migrate as job
+from onnxmt import migration as job
 from onnxmt.bundle import read_bundle
 from onnxmt.errors import MissingExtraError, QualityGateError, SessionError
 from onnxmt.measure import scores
@@ -120,7 +120,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def options(**changes: Any) -> MigrateOptions:
-    given: dict[str, Any] = {"verify": "none", "evaluation": chosen(4), **changes}
+    given: dict[str, Any] = {"verify": "none", "evaluation": chosen(12), **changes}
     return MigrateOptions(**given)
 
 
@@ -138,7 +138,7 @@ def test_a_layer_wrong_by_8_is_caught_and_nothing_is_left(tmp_path: Path) -> Non
     message = str(caught.value)
     assert message.startswith("demo in int8 misses ")
     worst = report.worst[0]
-    assert worst.source in chosen(4).sources  # type: ignore[operator]
+    assert worst.source in chosen(12).sources  # type: ignore[operator]
     assert f"line {worst.line} ({worst.domain})" in message
     assert "Nothing was written" in message
 
@@ -153,12 +153,12 @@ def test_reporting_writes_the_bundle_and_says_what_it_lost(tmp_path: Path) -> No
     # The texts were not the shipped ones: nothing of them is in the bundle.
     assert not (tmp_path / "bundle" / "evaluation.json").exists()
     text = (tmp_path / "bundle" / "manifest.json").read_text(encoding="utf-8")
-    assert not [source for source in chosen(4).sources or () if json.dumps(source, ensure_ascii=False)[1:-1] in text]
+    assert not [source for source in chosen(12).sources or () if json.dumps(source, ensure_ascii=False)[1:-1] in text]
 
 
 @pytest.mark.usefixtures("broken")
 def test_the_command_exits_with_1_and_shows_every_figure(tmp_path: Path) -> None:
-    texts = chosen(8)
+    texts = chosen(24)
     table = tmp_path / "texts.tsv"
     rows = zip(texts.domains, texts.sources or (), texts.references[0], strict=True)
     table.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
@@ -197,7 +197,7 @@ def test_fp32_is_measured_and_has_nothing_to_miss(tmp_path: Path) -> None:
     assert result.quality is not None
     result.quality.print_to(console)
     page = console.export_text()
-    assert page.startswith("Quality of fp32 on 52 lines of some, against references\n")
+    assert page.startswith("Quality of fp32 on 54 lines of some, against references\n")
     assert "drop" not in page
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from importlib import resources
 from pathlib import Path
 
@@ -45,11 +46,13 @@ def test_the_verification_set_covers_every_category() -> None:
 
 def test_the_evaluation_set_has_domains_and_references() -> None:
     rows = [line.split("\t") for line in _lines("evaluation.tsv")]
-    assert len(rows) >= 200
     assert {len(row) for row in rows} == {3}
     domains = [row[0] for row in rows]
     assert {*CATEGORIES, "medical", "legal"} == set(domains)
-    assert min(domains.count(domain) for domain in set(domains)) >= 20
+    # By chance alone, 26 lines lose more than 1 BLEU in up to 11 % of samples; from 80 on it is seldom.
+    assert {domains.count(domain) for domain in set(domains)} == {80}
+    assert domains == sorted(domains, key=domains.index), "a domain's lines stand together"
+    assert all(line == unicodedata.normalize("NFC", line) for line in _lines("evaluation.tsv"))
 
 
 def test_chinese_references_are_simplified_and_punctuated_in_full_width() -> None:
@@ -62,10 +65,11 @@ def test_chinese_references_are_simplified_and_punctuated_in_full_width() -> Non
 
 
 def test_numbers_survive_in_the_references() -> None:
-    rewritten = ("million", "500,000", "per 100 kilometres")  # 460万, 50多万, 百公里: other digits in Chinese
+    # 460万, 27亿, 50多万, 百公里: other digits in Chinese
+    rewritten = ("million", "billion", "500,000", "per 100 kilometres")
     lines = [line.split("\t") for line in _lines("evaluation.tsv")]
     checked = [row for row in lines if row[0] == "numbers" and not any(part in row[1] for part in rewritten)]
-    assert len(checked) >= 20
+    assert len(checked) >= 70
     for _, english, chinese in checked:
         for number in re.findall(r"\d+(?:[.:]\d+)?", re.sub(r"(?<=\d),(?=\d)", "", english)):
             assert number in chinese, (english, number)

@@ -27,7 +27,7 @@ from onnxmt.measure.texts import (
 
 def test_the_shipped_set_is_large_referenced_and_disjoint_from_the_verification_set() -> None:
     texts = shipped_texts()
-    assert texts.lines >= 200
+    assert texts.lines == 640
     assert len(texts.references) == 1
     assert (texts.source_language, texts.target_language, texts.shipped) == ("en", "zh", True)
     assert texts.sources is not None
@@ -35,7 +35,7 @@ def test_the_shipped_set_is_large_referenced_and_disjoint_from_the_verification_
     assert len(set(texts.sources)) == texts.lines
     domains = [part for part in parts_of(texts) if part.kind == "domain"]
     assert {"short", "long", "numbers", "names", "colloquial", "technical"} <= {part.name for part in domains}
-    assert min(len(part.lines) for part in domains) >= 25
+    assert {len(part.lines) for part in domains} == {80}
 
 
 def test_a_table_may_have_references_or_none() -> None:
