@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onnxmt.bundle import Bundle, read_bundle
     from onnxmt.errors import OnnxmtError
+    from onnxmt.inspection.look import inspect
     from onnxmt.migration import MigrateOptions, MigrateResult, export, migrate
+    from onnxmt.quantization import QuantizeOptions, QuantizeResult, quantize
     from onnxmt.runtime.session import RuntimeOptions
     from onnxmt.runtime.translation import TranslateOptions, Translation, TranslationWarning
     from onnxmt.runtime.translator import Translator
+    from onnxmt.verification import VerifiedBundle, VerifyBundleOptions, verify
 
     __version__: str
 
@@ -23,15 +26,22 @@ __all__ = [
     "MigrateOptions",
     "MigrateResult",
     "OnnxmtError",
+    "QuantizeOptions",
+    "QuantizeResult",
     "RuntimeOptions",
     "TranslateOptions",
     "Translation",
     "TranslationWarning",
     "Translator",
+    "VerifiedBundle",
+    "VerifyBundleOptions",
     "__version__",
     "export",
+    "inspect",
     "migrate",
+    "quantize",
     "read_bundle",
+    "verify",
 ]
 
 _HOME = {
@@ -39,14 +49,21 @@ _HOME = {
     "MigrateOptions": "onnxmt.migration",
     "MigrateResult": "onnxmt.migration",
     "OnnxmtError": "onnxmt.errors",
+    "QuantizeOptions": "onnxmt.quantization",
+    "QuantizeResult": "onnxmt.quantization",
     "RuntimeOptions": "onnxmt.runtime.session",
     "TranslateOptions": "onnxmt.runtime.translation",
     "Translation": "onnxmt.runtime.translation",
     "TranslationWarning": "onnxmt.runtime.translation",
     "Translator": "onnxmt.runtime.translator",
+    "VerifiedBundle": "onnxmt.verification",
+    "VerifyBundleOptions": "onnxmt.verification",
     "export": "onnxmt.migration",
+    "inspect": "onnxmt.inspection.look",
     "migrate": "onnxmt.migration",
+    "quantize": "onnxmt.quantization",
     "read_bundle": "onnxmt.bundle",
+    "verify": "onnxmt.verification",
 }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from onnxmt.bundle import Bundle, BundleWriter, check_output
 from onnxmt.checkpoint import licence_warning
@@ -22,6 +22,7 @@ from onnxmt.measure.report import commit_with_report
 from onnxmt.measure.sentences import ChosenSentences, choose_sentences
 from onnxmt.plan import Plan, check_vocabulary, copy_files, make_plan, manifest_of
 from onnxmt.precision import PRESETS, Calibration, Recipe
+from onnxmt.progress import Progress, Silent
 from onnxmt.runtime.direction import settings_for, source_language
 from onnxmt.runtime.settings import unknown_settings
 
@@ -81,26 +82,6 @@ class MigrateResult:
     report: VerificationReport | None
     quality: GateReport | None
     warnings: tuple[str, ...]
-
-
-class Progress(Protocol):
-    """Who is told how far the work is."""
-
-    def step(self, name: str) -> None:
-        """A step begins."""
-
-    def advance(self, done: int, total: int) -> None:
-        """Part of the present step is done."""
-
-
-class Silent:
-    """Tells nobody."""
-
-    def step(self, name: str) -> None:
-        """Ignore it."""
-
-    def advance(self, done: int, total: int) -> None:
-        """Ignore it."""
 
 
 def migrate(

@@ -47,7 +47,7 @@ def test_demo_where_a_bundle_is_wanted_is_the_packaged_one(tmp_path: Path, monke
         raise BundleError(f"asked for {folder}")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("onnxmt.bundle.read_bundle", read_bundle)
+    monkeypatch.setattr("onnxmt.verification.read_bundle", read_bundle)
     assert invoke("verify", "demo").error() == f"asked for {DEMO_BUNDLE}"
     (tmp_path / "demo").mkdir()
     assert invoke("verify", "demo").error() == "asked for demo"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import onnxmt
 from onnxmt import Translator
 from onnxmt.bundle import read_bundle
 from onnxmt.migration import MigrateOptions, migrate
@@ -38,3 +39,11 @@ def test_the_shipped_bundle_is_what_its_checkpoint_gives(tmp_path: Path) -> None
 def test_the_packaged_model_translates(english: str, chinese: str) -> None:
     with Translator.load() as translator:
         assert translator.translate(english) == chinese
+
+
+def test_verify_and_inspect_as_functions() -> None:
+    done = onnxmt.verify(BUNDLE)
+    assert done.report.passed
+    assert done.bundle.manifest.source.model == "demo"
+    facts = onnxmt.inspect("demo")
+    assert facts["supported"] is True

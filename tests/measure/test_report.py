@@ -25,7 +25,7 @@ from onnxmt.measure.report_sentences import SHOWN, Piece, differences
 from onnxmt.measure.texts import EvaluationSet
 from onnxmt.migration import MigrateOptions, export
 from onnxmt.precision import PRESETS
-from onnxmt.quantize import QuantizeOptions, quantize
+from onnxmt.quantization import QuantizeOptions, quantize
 from tests.cli.checkpoints import write_checkpoint
 from tests.cli.harness import GOLDEN, invoke
 

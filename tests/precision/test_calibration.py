@@ -15,7 +15,7 @@ from onnxmt.measure.calibrate import CalibrationTexts, calibrate, calibration_te
 from onnxmt.measure.calibration_options import METHODS, CalibrationOptions, RangeOptions
 from onnxmt.migration import MigrateOptions, export
 from onnxmt.precision import Calibration, recipe
-from onnxmt.quantize import QuantizeOptions, quantize
+from onnxmt.quantization import QuantizeOptions, quantize
 from onnxmt.runtime.session import RuntimeOptions
 from onnxmt.runtime.translation import TranslateOptions
 from onnxmt.runtime.translator import Translator

@@ -12,7 +12,7 @@ import pytest
 
 from onnxmt.measure.texts import shipped_texts
 from onnxmt.precision import recipe
-from onnxmt.quantize import QuantizeOptions, quantize
+from onnxmt.quantization import QuantizeOptions, quantize
 from onnxmt.runtime.decoder import Seq2SeqModel, load_model
 from onnxmt.runtime.search import search
 from onnxmt.runtime.session import RuntimeOptions

@@ -22,7 +22,7 @@ from onnxmt.measure.quality import translate_set
 from onnxmt.measure.texts import shipped_texts
 from onnxmt.migration import MigrateOptions, export
 from onnxmt.precision import PRESETS, recipe
-from onnxmt.quantize import QuantizeOptions, explain_damage, quantize, search
+from onnxmt.quantization import QuantizeOptions, explain_damage, quantize, search
 from onnxmt.runtime.decoder import load_model
 from onnxmt.runtime.session import RuntimeOptions
 from onnxmt.runtime.tokenizer import Direction

@@ -11,7 +11,7 @@ from onnxmt.commands._options import AsJson, BundleFolder, CalibrationFile, Keep
 from onnxmt.commands.migrate import Gate
 
 if TYPE_CHECKING:
-    from onnxmt.quantize import QuantizeOptions, QuantizeResult, Tried
+    from onnxmt.quantization import QuantizeOptions, QuantizeResult, Tried
 
 
 def quantize(
@@ -74,7 +74,7 @@ def quantize(
     from onnxmt.measure.calibration_options import METHODS, CalibrationOptions, RangeOptions
     from onnxmt.measure.gate_report import GateLimits
     from onnxmt.measure.texts import read_table
-    from onnxmt.quantize import QuantizeOptions
+    from onnxmt.quantization import QuantizeOptions
 
     if search and (explain or precision is not None):
         other = "--explain" if explain else "--precision"
@@ -98,7 +98,7 @@ def quantize(
 
 def _explain(bundle: Path, options: QuantizeOptions, *, as_json: bool) -> None:
     from onnxmt.commands._console import print_json, stdout_console, step_progress
-    from onnxmt.quantize import explain_damage
+    from onnxmt.quantization import explain_damage
 
     with step_progress() as progress:
         found = explain_damage(bundle, options=options, progress=progress)
@@ -114,8 +114,8 @@ def _write(bundle: Path, output: Path | None, options: QuantizeOptions, *, searc
     from onnxmt.commands._options import bundle_folder
     from onnxmt.errors import QualityGateError
     from onnxmt.measure.gate_report import GateReport
-    from onnxmt.quantize import quantize as run
-    from onnxmt.quantize import search as run_search
+    from onnxmt.quantization import quantize as run
+    from onnxmt.quantization import search as run_search
 
     folder = bundle_folder(output, model=str(bundle), precision="quantized" if search else options.precision.name)
     tried: tuple[Tried, ...] = ()

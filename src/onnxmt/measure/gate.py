@@ -71,7 +71,11 @@ class QualityGate:
                 signatures = {"chrf": self._scorer.signatures(self._scorer.score(agreement))["chrf"]}
             rows += [self._row(mode, part, counted, outputs) for part in self._parts]
             faults[mode] = ModeFaults(
-                fp32=count_faults(fp32, self._texts.sources), candidate=count_faults(outputs, self._texts.sources)
+                fp32=count_faults(fp32, self._texts.sources),
+                candidate=count_faults(outputs, self._texts.sources),
+                lines=len(outputs),
+                new_loops=sum(now.repeating and not was.repeating for was, now in zip(fp32, outputs, strict=True)),
+                ended_loops=sum(was.repeating and not now.repeating for was, now in zip(fp32, outputs, strict=True)),
             )
             worst += self._worst(mode, counted, outputs)
         return GateReport(

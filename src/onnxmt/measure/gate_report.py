@@ -26,6 +26,7 @@ CHRF_PER_BLEU = 0.7
 int8-dynamic and int4 the standard deviation of the chrF2 drop is 0.6 to 0.8 of that of the BLEU drop."""
 FP32 = "fp32"
 """The label of fp32 itself, which is measured beside itself and has nothing to miss."""
+_CHANCE = 0.05
 _NAMED_MISSES, _NAMED_LINES, _SHOWN, _DIGITS = 4, 3, 60, 4
 
 
@@ -35,7 +36,9 @@ class GateLimits:
 
     `max_bleu_drop` and `max_chrf_drop` are points (None: 0.7 of the BLEU drop), `max_length_change` a share of fp32's
     output length. Without references `min_agreement` is the least chrF2 against fp32's output, and `min_identical` the
-    least share of outputs that are fp32's own. Repetition loops may never become more. Raises UsageError.
+    least share of outputs that are fp32's own. Repetition loops may become more only as far as chance explains it (a
+    sign test over the lines that loop on one side alone, p of 0.05), and never by more than `max_new_loops` of the
+    lines: a weak model's loops come and go with any change of its numbers. Raises UsageError.
     """
 
     max_bleu_drop: float = 0.5
@@ -43,9 +46,10 @@ class GateLimits:
     max_length_change: float = 0.05
     min_agreement: float = 60.0
     min_identical: float = 0.3
+    max_new_loops: float = 0.01
 
     def __post_init__(self) -> None:
-        highest = {"max_length_change": 1.0, "min_identical": 1.0}
+        highest = {"max_length_change": 1.0, "min_identical": 1.0, "max_new_loops": 1.0}
         problems = [
             f"{name} is {value!r}; a number from 0 to {highest.get(name, 100):g} is allowed"
             for name, value in vars(self).items()
@@ -135,10 +139,24 @@ def _dropped(drop: Drop, allowed: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ModeFaults:
-    """Empty, looping and unfinished outputs of both sides in one mode."""
+    """Empty, looping and unfinished outputs of both sides in one mode; lines that loop on one side alone."""
 
     fp32: OutputCounts
     candidate: OutputCounts
+    lines: int
+    new_loops: int
+    ended_loops: int
+
+    @property
+    def loops_by_chance(self) -> float:
+        """How likely so many of the lines that loop on one side alone loop in the candidate, were both sides alike."""
+        alone = self.new_loops + self.ended_loops
+        return float(sum(math.comb(alone, count) for count in range(self.new_loops, alone + 1)) / 2**alone)
+
+    def misses_loops(self, limits: GateLimits) -> bool:
+        """Whether the candidate loops more than fp32 does, by more than chance or the limit allow."""
+        growth = self.new_loops - self.ended_loops
+        return growth > 0 and (growth > limits.max_new_loops * self.lines or self.loops_by_chance < _CHANCE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +199,7 @@ class GateReport:
         loops = [
             f"{mode}: {faults.candidate.repeating} outputs run in circles, {faults.fp32.repeating} of fp32's do"
             for mode, faults in self.faults.items()
-            if faults.candidate.repeating > faults.fp32.repeating
+            if faults.misses_loops(self.limits)
         ]
         return (*loops, *found)
 

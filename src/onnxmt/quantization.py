@@ -23,8 +23,9 @@ from onnxmt.measure.direction import requested_language
 from onnxmt.measure.finite import require_finite
 from onnxmt.measure.gate_report import FP32, GateLimits
 from onnxmt.measure.report import REPORT_NAME, commit_with_report
-from onnxmt.migration import GATE_MODES, GateMode, Progress, Silent
+from onnxmt.migration import GATE_MODES, GateMode
 from onnxmt.precision import PRESETS, Calibration, Recipe, search_order
+from onnxmt.progress import Progress, Silent
 from onnxmt.runtime.cpu_features import cpu_features
 from onnxmt.runtime.session import RuntimeOptions
 from onnxmt.runtime.translator import Translator
