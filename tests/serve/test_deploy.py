@@ -29,6 +29,7 @@ def metrics(translator: Translator) -> set[str]:
     with TestClient(create_app(translator)) as client:
         assert client.post("/v1/translate", json={"text": "The library opens.", "max_new_tokens": 1}).status_code == 200
         client.app.state.onnxmt.service.guard = MemoryGuard(1, held=lambda: 2)  # type: ignore[attr-defined]
+        client.app.state.onnxmt.service._running = 1  # type: ignore[attr-defined]
         assert client.post("/v1/translate", json={"text": "Yes."}).status_code == 503
         page = client.get("/metrics").text
     return {line.partition("{")[0].partition(" ")[0] for line in page.splitlines() if not line.startswith("#")} - {""}

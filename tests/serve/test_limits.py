@@ -270,7 +270,10 @@ def test_the_rate_is_kept_by_the_service(serve: Any) -> None:
 
 def test_short_of_memory_is_503_and_counted(serve: Any) -> None:
     client = serve(memory_bytes=10**12)
-    client.app.state.onnxmt.service.guard = MemoryGuard(100, held=lambda: 101)
+    service = client.app.state.onnxmt.service
+    service.guard = MemoryGuard(100, held=lambda: 101)
+    assert client.post("/v1/translate", json={"text": "Yes."}).status_code == 200  # alone: else it would never recover
+    service._running = 1
     refused = client.post("/v1/translate", json={"text": "Yes."})
     assert problem(refused, 503)["code"] == "memory"
     assert refused.headers["retry-after"] == "2"

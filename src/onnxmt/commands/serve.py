@@ -61,6 +61,9 @@ def serve(
         int | None,
         typer.Option(min=1, metavar="MIB", help="Above so much memory, 503.  [default: 90% of the container's limit]"),
     ] = None,
+    arena: Annotated[
+        bool, typer.Option("--arena/--no-arena", help="Keep freed memory for the next batch, or give it back.")
+    ] = True,
     drain: Annotated[
         int, typer.Option(min=1, metavar="S", help="Seconds that requests get to finish when the server stops.")
     ] = 30,
@@ -81,6 +84,7 @@ def serve(
     """
     from onnxmt.runtime.session import RuntimeOptions
     from onnxmt.runtime.translator import Translator
+    from onnxmt.serve.guard import cgroup_memory_limit
     from onnxmt.serve.options import BatchOptions, Limits, ServeOptions
     from onnxmt.serve.process import require_extra, run
 
@@ -103,7 +107,9 @@ def serve(
         memory_bytes=None if memory is None else memory << 20,
         page=page,
     )
-    with Translator.load(model, options=RuntimeOptions(threads=threads, workers=workers)) as translator:
+    room = memory << 20 if memory is not None else cgroup_memory_limit()  # batches are cut to fit
+    runtime = RuntimeOptions(threads=threads, workers=workers, arena=arena, memory_limit=room)
+    with Translator.load(model, options=runtime) as translator:
         run(translator, options, host=host, port=port, drain=drain, quiet=quiet)
 
 

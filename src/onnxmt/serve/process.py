@@ -95,8 +95,7 @@ def _listen(host: str, port: int) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-        listening.listen(_BACKLOG)
+        listening.bind((host, port))  # uvicorn listens, when the model is warm: until then connections are refused
     except OSError as error:
         listening.close()
         reason = error.strerror or str(error)

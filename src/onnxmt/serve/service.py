@@ -22,6 +22,8 @@ from onnxmt.serve.watched import Watch, watched
 
 # Warm-up: one short text, and a batch with a long one, so that both shapes of work have been done once (case R5).
 _WARM_UP = (["Good morning."], ["It rained.", "The library opens at nine, " * 6 + "and it closes at five."])
+# A model that does not end by itself would otherwise warm up for as long as its length limit allows.
+_WARM_TOKENS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +96,7 @@ class Service:
             workers=translator.runtime.workers,
         )
         self.guard = MemoryGuard(options.memory_bytes)
+        self._running = 0
         self.characters = 0  # since the start: what DeepL's /usage tells
         self.ready = False
         metrics.describe(translator)
@@ -102,7 +105,8 @@ class Service:
     async def warm(self) -> None:
         """Translate a little, so that the first request finds everything set up; then the service is ready."""
         for texts in _WARM_UP:
-            await self.batcher.submit(texts, self._options(Wish(texts=texts)), beams=1, seconds=600)
+            options = self._options(Wish(texts=texts, new_tokens=_WARM_TOKENS))
+            await self.batcher.submit(texts, options, beams=1, seconds=600)
         self.ready = True
         self.metrics.ready.set(1)
 
@@ -122,11 +126,13 @@ class Service:
         texts = wish.texts if documents is None else [run for document in documents for run in document.runs]
         limits = self.options.limits
         seconds = min(wish.seconds or limits.deadline_seconds, limits.deadline_seconds)
-        answer = (
-            await self.batcher.submit(texts, options, beams=beams, seconds=seconds)
-            if texts
-            else Answer(translations=(), queue_seconds=0.0, compute_seconds=0.0, input_tokens=0)
-        )
+        answer = Answer(translations=(), queue_seconds=0.0, compute_seconds=0.0, input_tokens=0)
+        self._running += 1
+        try:
+            if texts:
+                answer = await self.batcher.submit(texts, options, beams=beams, seconds=seconds)
+        finally:
+            self._running -= 1
         problems = [f"text {i}: {one.error}" for i, one in enumerate(answer.translations) if one.error is not None]
         if problems:
             raise Problem(422, "bad_text", "; ".join(problems[:5]))
@@ -156,7 +162,9 @@ class Service:
     def _admit(self) -> None:
         if not self.ready:
             raise Problem(503, "not_ready", "the model is not loaded yet; try again in 2 s", retry_after=2)
-        if self.guard.full():
+        # One at a time is always let in: what is held now may be the runtime's reserve, which it uses again, and a
+        # service that refused everything would never get to.
+        if self._running and self.guard.full():
             self.metrics.rejected.labels("memory").inc()
             raise Problem(503, "memory", "the server is short of memory; try again in 2 s", retry_after=2)
 
