@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -18,6 +19,7 @@ from onnxmt.serve import BatchOptions, Limits, ServeOptions, create_app
 from onnxmt.serve.guard import MemoryGuard, cgroup_memory_limit, memory_held, resident_memory
 from onnxmt.serve.keys import RateLimit, read_keys
 from onnxmt.serve.problems import Problem
+from tests.serve.live import listening
 
 POSTS = (
     "/v1/translate",
@@ -125,6 +127,30 @@ def test_broken_json(client: TestClient, body: bytes) -> None:
     response = client.post("/v1/translate", content=body, headers={"content-type": "application/json"})
     assert response.status_code in (400, 422)
     assert response.json()["error"]["message"]
+
+
+def test_bodies_that_together_are_too_large_for_memory(serve: Any) -> None:
+    client = serve(limits=Limits(body_bytes=1000, bodies_bytes=2000))
+    state = client.app.state.onnxmt
+    state.receiving = 1990
+    refused = client.post("/v1/translate", json={"text": "Yes."})
+    assert problem(refused, 503)["code"] == "memory"
+    assert state.receiving == 1990
+    state.receiving = 0
+    assert client.post("/v1/translate", json={"text": "Yes."}).status_code == 200
+    assert state.receiving == 0
+
+
+def test_a_body_that_does_not_arrive(translator: Translator) -> None:
+    with listening(create_app(translator, options=ServeOptions(limits=Limits(body_seconds=0.2)))) as address:
+        connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=20)
+        connection.putrequest("POST", "/v1/translate")
+        connection.putheader("content-type", "application/json")
+        connection.putheader("content-length", "50")
+        connection.endheaders(b'{"text": ')
+        response = connection.getresponse()
+        assert response.status == 408
+        assert json.loads(response.read())["error"]["code"] == "body_timeout"
 
 
 json_values = st.recursive(

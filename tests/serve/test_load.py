@@ -6,6 +6,7 @@ import http.client
 import json
 import random
 import re
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -126,6 +127,23 @@ def test_an_idle_service_rests(server: tuple[int, int]) -> None:
     before = cpu_ticks(process)
     time.sleep(3)
     assert cpu_ticks(process) - before <= 6  # hundredths of a second
+
+
+def test_a_client_that_hangs_up_stops_costing(server: tuple[int, int]) -> None:
+    port, _ = server
+    body = json.dumps({"text": [COMMA_LIST] * 12, "beams": 8}).encode()
+    head = f"POST /v1/translate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    connection = Client(port)
+    with socket.create_connection(("127.0.0.1", port)) as leaving:
+        leaving.sendall(head.encode() + body)
+        while "onnxmt_requests_in_flight 2.0" not in connection.get("/metrics")[1]:
+            pass
+    page = ""
+    until = time.monotonic() + 30
+    while "onnxmt_stopped_total 1.0" not in page and time.monotonic() < until:
+        page = connection.get("/metrics")[1]
+    assert "onnxmt_stopped_total 1.0" in page
+    assert 'onnxmt_requests_total{code="499",route="/v1/translate"} 1.0' in page
 
 
 def test_killed_under_load_and_ready_again() -> None:

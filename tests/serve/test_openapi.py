@@ -79,9 +79,11 @@ SCHEMATHESIS = shutil.which(
 
 @pytest.mark.slow
 @pytest.mark.skipif(SCHEMATHESIS is None, reason="schemathesis is not installed")
-def test_schemathesis_finds_nothing(translator: Translator) -> None:
+def test_schemathesis_finds_nothing(translator: Translator, tmp_path: Path) -> None:
     with listening(create_app(translator)) as address:
         config = Path(__file__).with_name("schemathesis.toml")
         command = [str(SCHEMATHESIS), "--config-file", str(config), "run", f"{address}/openapi.json"]
-        done = subprocess.run([*command, "--max-examples", "40"], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*command, "--max-examples", "40"], capture_output=True, text=True, check=False, cwd=tmp_path
+        )
     assert done.returncode == 0, done.stdout[-6000:]

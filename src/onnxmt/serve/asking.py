@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from onnxmt.serve.options import Limits
 from onnxmt.serve.problems import Problem, too_much
+from onnxmt.serve.state import state_of
 
 T = TypeVar("T")
 _JSON, _FORM = "application/json", "application/x-www-form-urlencoded"
@@ -23,24 +24,33 @@ class ClientGone(BaseException):
 
 
 async def read_body(request: Request, limits: Limits, *, limit: int | None = None) -> bytes:
-    """Read the body; raises Problem 413 as soon as it is too large, 408 when it does not arrive in time."""
+    """Read the body; raises Problem 413 as soon as it is too large, 408 when it does not arrive in time, 503.
+
+    503 is for so many bodies at once that they would not fit into memory.
+    """
     most = limit or limits.body_bytes
     said = request.headers.get("content-length", "")
     if said.isascii() and said.isdigit() and int(said[:20]) > most:
         raise too_much("body_too_large", "bytes in the body", found=int(said[:20]), limit=most)
-    chunks, size = [], 0
+    state, chunks, size = state_of(request), [], 0
     try:
         async with asyncio.timeout(limits.body_seconds):
             async for chunk in request.stream():
                 size += len(chunk)
+                state.receiving += len(chunk)
                 if size > most:
                     raise too_much("body_too_large", "bytes in the body", found=size, limit=most)
+                if state.receiving > max(limits.bodies_bytes, most):
+                    state.metrics.rejected.labels("bodies").inc()
+                    raise Problem(503, "memory", "too many bodies are being received; try again in 2 s", retry_after=2)
                 chunks.append(chunk)
     except TimeoutError:
         seconds = limits.body_seconds
         raise Problem(408, "body_timeout", f"the body did not arrive within {seconds:g} s") from None
     except ClientDisconnect:
         raise ClientGone from None
+    finally:
+        state.receiving -= size
     return b"".join(chunks)
 
 

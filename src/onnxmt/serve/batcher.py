@@ -123,6 +123,9 @@ class Batcher:
                 f"not done within {seconds:g} s: send less text at once, or try again later",
                 details={"limit": seconds},
             ) from None
+        except asyncio.CancelledError:
+            self._metrics.stopped.inc()
+            raise
         finally:
             job.abandoned = True
             with self._changed:
@@ -213,7 +216,6 @@ class Batcher:
             with self._watch.watching(check):
                 found = self._translator.translate_detailed(texts, options=alive[0].options, errors="return")
         except CallStopped:
-            self._metrics.stopped.inc(len(alive))
             return
         except Exception as error:  # noqa: BLE001  whatever it is, the thread must live and the clients hear of it
             if len(alive) > 1:  # one client's text must not fail another's

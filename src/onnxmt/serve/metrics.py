@@ -47,7 +47,7 @@ class Metrics:
         self.characters = counter("characters", "Source characters translated.")
         self.warnings = counter("warnings", "Warnings on translations.", "kind")
         self.rejected = counter("rejected", "Requests turned away, by reason.", "reason")
-        self.stopped = counter("stopped", "Requests whose work was stopped because nobody waited any more.")
+        self.stopped = counter("stopped", "Requests dropped or stopped because their client had left.")
         self.ready = gauge("ready", "1 when the model is loaded and warm.")
         self.memory_limit = gauge("memory_limit_bytes", "Memory above which requests get 503; 0: none.")
         self.memory = gauge("resident_memory_bytes", "Resident memory of the process.")

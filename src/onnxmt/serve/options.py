@@ -14,7 +14,8 @@ class Limits:
     """The most that one request may ask for, and the most that may wait.
 
     `characters` counts all texts of a request; `deadline_seconds` is from arrival to answer, and what a request may
-    lower for itself. `queue_requests` and `queue_characters` wait or run; what comes on top is answered with 429.
+    lower for itself; `bodies_bytes` bounds all bodies that are being received at once. `queue_requests` and
+    `queue_characters` wait or run; what comes on top is answered with 429.
     """
 
     body_bytes: int = 1_048_576
@@ -27,6 +28,7 @@ class Limits:
     queue_characters: int = 500_000
     deadline_seconds: float = 30.0
     body_seconds: float = 15.0
+    bodies_bytes: int = 64 << 20
 
     def __post_init__(self) -> None:
         problems = [

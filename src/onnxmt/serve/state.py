@@ -25,6 +25,7 @@ class State:
     rate: RateLimit
     files: KeptFiles
     service: Service | None = None
+    receiving: int = 0  # bytes of bodies that are not complete yet
 
 
 def state_of(request: Request) -> State:
