@@ -3,7 +3,7 @@
 Needs the extra `export`, and for the peers torch, transformers and ctranslate2, here or in a Python named by
 --peer-python. Run it on a quiet machine: engines take turns, but other programs disturb them all.
 
-usage: python tools/bench_table.py CHECKPOINT [--news FILE] [--peers torch,ctranslate2] [--peer-python PEER=PATH] [--rounds N]
+usage: python tools/bench_table.py CHECKPOINT [--news FILE] [--peers LIST] [--peer-python PEER=PATH] [--rounds N]
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def test_threads_come_from_the_limits_and_can_be_set(encoder: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("spin", "allowed", "microseconds"), [("off", "0", None), ("brief", "1", "100"), ("on", "1", None)]
+    ("spin", "allowed", "microseconds"), [("off", "0", None), ("brief", "1", "50"), ("on", "1", None)]
 )
 @pytest.mark.parametrize("pool", ["intra_op", "inter_op"])
 def test_idle_threads_sleep_soon(encoder: Path, pool: str, spin: Spin, allowed: str, microseconds: str | None) -> None:

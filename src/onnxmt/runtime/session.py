@@ -38,9 +38,10 @@ Mode = Literal["latency", "throughput"]
 MODES: tuple[Mode, ...] = ("latency", "throughput")
 Spin = Literal["off", "brief", "on"]
 # Microseconds that an idle thread stays awake; None: as long as ONNX Runtime likes (milliseconds). One step of an int8
-# opus-mt model, 2 threads, one row: off 2.00 ms, brief 1.66, on 1.64. But where other programs want the same CPUs, each
-# hand-over waits for a thread that spins elsewhere: there off takes 2.8 ms, brief 3.0, on 6.1 and more.
-SPINS: Mapping[Spin, int | None] = {"off": 0, "brief": 100, "on": None}
+# opus-mt model, 2 threads, one row, on a machine with little else to do: off 2.55 ms, brief 1.86, on 1.74. But where
+# other programs want the same CPUs, a thread that spins keeps the one that it waits for from running: a translation
+# there takes 114 ms off, 129 brief and 284 on.
+SPINS: Mapping[Spin, int | None] = {"off": 0, "brief": 50, "on": None}
 _DTYPES: Mapping[str, type[np.generic]] = {
     "tensor(float)": np.float32,
     "tensor(float16)": np.float16,
