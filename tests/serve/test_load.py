@@ -22,6 +22,7 @@ from tests.cli.harness import started
 from tests.runtime.test_translator import KNOWN
 from tests.serve.test_process import SERVE, port_of
 
+pytestmark = pytest.mark.load
 COMMA_LIST = ", ".join(["umbrella", "station", "library"] * 150)[:4000]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import html
 import json
 from importlib.resources import files
@@ -29,16 +30,23 @@ _MOST_SHOWN = 8
 def routes(options: ServeOptions) -> list[Route]:
     """The routes; the OpenAPI document is there without the page too. The files are read now, once."""
 
-    def document(request: Request) -> dict[str, Any]:
+    @functools.cache
+    def made(sources: tuple[str, ...], targets: tuple[str, ...]) -> tuple[dict[str, Any], bytes]:
+        """The document and the page that shows it, for these languages."""
+        document = openapi_document(options, version=onnxmt.__version__, sources=sources, targets=targets)
+        return document, _docs(document).encode()
+
+    def known(request: Request) -> tuple[dict[str, Any], bytes]:
         service = state_of(request).service
-        known = {} if service is None else {f"{side}s": [*service.languages(side)] for side in ("source", "target")}
-        return openapi_document(options, version=onnxmt.__version__, **known)
+        return (
+            made((), ()) if service is None else made((*service.languages("source"),), (*service.languages("target"),))
+        )
 
     async def openapi(request: Request) -> Response:
-        return JSONResponse(document(request))
+        return JSONResponse(known(request)[0])
 
     async def docs(request: Request) -> Response:
-        return Response(_docs(document(request)), media_type="text/html; charset=utf-8")
+        return Response(known(request)[1], media_type="text/html; charset=utf-8")
 
     found = [Route("/openapi.json", answered(openapi), methods=["GET"])]
     if not options.page:
