@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 Mode = Literal["auto", "live", "recording", "none"]
 MODES: tuple[Mode, ...] = ("auto", "live", "recording", "none")
-OLDEST_TRANSFORMERS = (5, 0)
+OLDEST_TRANSFORMERS = (5, 20)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,7 +347,7 @@ def _check_version() -> None:
     major, minor = (int(part) for part in version.split(".")[:2])
     if (major, minor) < OLDEST_TRANSFORMERS or major > OLDEST_TRANSFORMERS[0]:
         raise UsageError(
-            f"transformers {version} is installed; live verification works with 5.0 or a later 5.x: "
+            f"transformers {version} is installed; live verification works with 5.{OLDEST_TRANSFORMERS[1]} or a later 5.x: "
             "pip install 'onnxmt[reference]', or verify against a recording"
         )
 
