@@ -69,7 +69,10 @@ def test_nothing_asked_shows_the_help_and_is_wrong_use() -> None:
         (["translate", "--bems", "2", "x"], "No such option: --bems"),
         (["migrate", "x", "--verify", "maybe"], "'maybe' is not one of 'auto', 'live', 'recording', 'none'"),
         (["export", "a", "b"], "unexpected extra argument"),
-        (["export", "demo", "--precision", "fp8"], "precision 'fp8' is not known: 'fp8' is no preset; allowed: fp32, fp16"),
+        (
+            ["export", "demo", "--precision", "fp8"],
+            "precision 'fp8' is not known: 'fp8' is no preset; allowed: fp32, fp16",
+        ),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_code_2(arguments: list[str], said: str) -> None:
