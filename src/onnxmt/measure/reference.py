@@ -347,7 +347,8 @@ def _check_version() -> None:
     major, minor = (int(part) for part in version.split(".")[:2])
     if (major, minor) < OLDEST_TRANSFORMERS or major > OLDEST_TRANSFORMERS[0]:
         raise UsageError(
-            f"transformers {version} is installed; live verification works with 5.{OLDEST_TRANSFORMERS[1]} or a later 5.x: "
+            f"transformers {version} is installed; "
+            f"live verification works with 5.{OLDEST_TRANSFORMERS[1]} or a later 5.x: "
             "pip install 'onnxmt[reference]', or verify against a recording"
         )
 
