@@ -24,7 +24,7 @@ from onnxmt.manifest import (
 )
 from onnxmt.models import architecture_of
 from onnxmt.runtime.cpu_features import cpu_features
-from onnxmt.runtime.direction import direction_warning, settle, target_language, unwritable_script
+from onnxmt.runtime.direction import direction_warning, poor_script, settle, target_language, unwritable_script
 from onnxmt.runtime.settings import GenerationSettings
 from onnxmt.runtime.tokenizer import Direction, Tokenizer, TokenizerSpec, load_tokenizer, tokenizer_spec
 from onnxmt.versions import package_versions
@@ -76,8 +76,13 @@ def make_plan(
     settings = GenerationSettings.from_checkpoint(checkpoint.config, checkpoint.generation)
     tokenizer = load_tokenizer(checkpoint.folder, spec)
     direction = settle(tokenizer, settings, source=source, target=target)
-    if (problem := unwritable_script(tokenizer, target_language(tokenizer, direction))) is not None:
+    asked = target_language(tokenizer, direction)
+    if (problem := unwritable_script(tokenizer, asked)) is not None:
         raise TokenizerError(f"{checkpoint.name}: {problem}")
+    warnings = (
+        poor_script(tokenizer, asked),
+        direction_warning(tokenizer, direction, kind=spec.kind, config=checkpoint.config),
+    )
     return Plan(
         resolved=resolved,
         checkpoint=checkpoint,
@@ -85,7 +90,7 @@ def make_plan(
         spec=spec,
         tokenizer=tokenizer,
         direction=direction,
-        warning=direction_warning(tokenizer, direction, kind=spec.kind, config=checkpoint.config),
+        warning="; ".join(warning for warning in warnings if warning) or None,
     )
 
 

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from onnxmt import Translator
 from onnxmt.errors import InputTooLongError, TokenizerError, UnknownLanguageError
 from onnxmt.migration import MigrateOptions, MigrateResult, export, migrate
 from onnxmt.precision import PRESETS
+from onnxmt.runtime.direction import poor_script, unwritable_script
 from onnxmt.runtime.session import RuntimeOptions
+from onnxmt.runtime.tokenizer import Tokenizer
 from onnxmt.runtime.translation import TranslateOptions
 from tests.cli.harness import invoke
 from tests.families.checkpoints import FAMILIES, Judge, build, sentences_file
@@ -132,6 +135,28 @@ def test_a_vocabulary_without_chinese_is_refused(tmp_path: Path) -> None:
     assert any("cannot write zh" in reason for reason in found["reasons"])
     german = exported(tmp_path / "de", folder, prefix="translate English to German: ")
     assert german.bundle.manifest.languages.target == ("de",)
+
+
+class Lacking:
+    """A tokenizer that lacks so many of the characters it is asked for."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def unwritable(self, sample: str) -> list[str]:
+        return list(sample[: self._count])
+
+
+@pytest.mark.parametrize(
+    ("count", "refused", "warned"), [(0, False, False), (9, False, False), (13, False, True), (19, True, False)]
+)
+def test_a_thin_vocabulary_is_warned_about_and_one_with_nothing_refused(
+    count: int, refused: bool, warned: bool
+) -> None:
+    """A model may be of a narrow domain; only one that can write no character at all is certainly the wrong one."""
+    tokenizer = cast(Tokenizer, Lacking(count))
+    assert (unwritable_script(tokenizer, "zh") is not None) is refused
+    assert (poor_script(tokenizer, "zh") is not None) is warned
 
 
 def test_nothing_chosen_among_several_prefixes_is_a_warning(checkpoints: Callable[[str], Path], tmp_path: Path) -> None:

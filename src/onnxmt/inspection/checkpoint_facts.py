@@ -27,6 +27,7 @@ from onnxmt.runtime.direction import (
     DirectionNeeds,
     direction_needs,
     direction_warning,
+    poor_script,
     target_language,
     unwritable_script,
 )
@@ -193,8 +194,11 @@ def _read_direction(facts: CheckpointFacts, tokenizer: Tokenizer, kind: str, ask
         facts.reasons.append(str(error))
         return
     settled = facts.direction.settled
-    if (problem := unwritable_script(tokenizer, target_language(tokenizer, settled))) is not None:
+    target = target_language(tokenizer, settled)
+    if (problem := unwritable_script(tokenizer, target)) is not None:
         facts.reasons.append(problem)
+    if (problem := poor_script(tokenizer, target)) is not None:
+        facts.notes.append(problem)
     if (warning := direction_warning(tokenizer, settled, kind=kind, config=facts.config)) is not None:
         facts.notes.append(warning)
 

@@ -17,6 +17,7 @@ __all__ = [
     "begins_with_language",
     "direction_needs",
     "direction_warning",
+    "poor_script",
     "settings_for",
     "settle",
     "source_language",
@@ -185,6 +186,24 @@ def unwritable_script(tokenizer: Tokenizer, target: str | None) -> str | None:
 
     English T5 has no Chinese characters, however it is asked: every one of them comes out as an unknown token.
     """
+    gap = _script_gap(tokenizer, target)
+    return gap.text if gap is not None and len(gap.lacking) == gap.tried else None
+
+
+def poor_script(tokenizer: Tokenizer, target: str | None) -> str | None:
+    """Say that the model lacks most, and not all, of the commonest characters of `target`; None otherwise."""
+    gap = _script_gap(tokenizer, target)
+    return gap.text if gap is not None and _MOST * gap.tried < len(gap.lacking) < gap.tried else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ScriptGap:
+    lacking: str
+    tried: int
+    text: str
+
+
+def _script_gap(tokenizer: Tokenizer, target: str | None) -> _ScriptGap | None:
     if target is None:
         return None
     script = usual_script(target)
@@ -193,10 +212,15 @@ def unwritable_script(tokenizer: Tokenizer, target: str | None) -> str | None:
     sample = _COMMON.get(script or "")
     if sample is None:
         return None
-    lacking = tokenizer.unwritable(sample)
-    if len(lacking) <= _MOST * len(sample):
+    lacking = "".join(tokenizer.unwritable(sample))
+    if not lacking:
         return None
-    return (
-        f"the model's vocabulary cannot write {_shown(target)}: {len(lacking)} of the {len(sample)} commonest "
-        f"characters that were tried have no token (the first is {lacking[0]!r}). Use a model that was trained for it"
+    return _ScriptGap(
+        lacking=lacking,
+        tried=len(sample),
+        text=(
+            f"the model's vocabulary cannot write {_shown(target)}: {len(lacking)} of the {len(sample)} commonest "
+            f"characters that were tried have no token (the first is {lacking[0]!r}). "
+            "Use a model that was trained for it"
+        ),
     )
