@@ -69,6 +69,7 @@ def test_nothing_asked_shows_the_help_and_is_wrong_use() -> None:
         (["translate", "--bems", "2", "x"], "No such option: --bems"),
         (["migrate", "x", "--verify", "maybe"], "'maybe' is not one of 'auto', 'live', 'recording', 'none'"),
         (["export", "a", "b"], "unexpected extra argument"),
+        (["translate", "--provider", "tpu", "Hi."], "provider is 'tpu'; allowed: cpu, cuda"),
         (
             ["export", "demo", "--precision", "fp8"],
             "precision 'fp8' is not known: 'fp8' is no preset; allowed: fp32, fp16",

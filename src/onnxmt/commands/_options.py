@@ -92,3 +92,13 @@ def bundle_folder(output: Path | None, *, model: str, precision: str) -> Path:
     path = Path(model)
     name = path.resolve().name if path.exists() else model.partition("@")[0].rpartition("/")[2]
     return Path(re.sub(r"[^\w.+-]+", "-", f"{name}-{precision}").strip("-.") or "bundle")
+
+
+Provider = Annotated[
+    str,
+    typer.Option(
+        "--provider",
+        metavar="NAME",
+        help="Where ONNX Runtime computes: cpu, cuda, … One that is not there is an error, never another one.",
+    ),
+]

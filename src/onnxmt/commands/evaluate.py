@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onnxmt.commands._options import AsJson, bundle_place
+from onnxmt.commands._options import AsJson, Provider, bundle_place
 
 if TYPE_CHECKING:
     from onnxmt.commands._console import Steps
@@ -80,6 +80,7 @@ def evaluate(
         int | None,
         typer.Option(min=1, metavar="N", help="Threads to compute with.  [default: what affinity and quota allow]"),
     ] = None,
+    provider: Provider = "cpu",
     as_json: AsJson = False,
 ) -> None:
     """Score translations with sacrebleu: BLEU, chrF2, TER.
@@ -104,7 +105,14 @@ def evaluate(
     require_sacrebleu()
     with step_progress() as progress:
         texts = _texts(source, reference or [], sets or [], source_language, target_language)
-        how = _How(beams=beams, split=split, threads=threads, source=source_language, target=target_language)
+        how = _How(
+            beams=beams,
+            split=split,
+            threads=threads,
+            provider=provider,
+            source=source_language,
+            target=target_language,
+        )
         if hypothesis is not None:
             how.refuse_without_model(against)
             texts, answers, other = _of_file(hypothesis, against, texts, how, progress)
@@ -129,6 +137,7 @@ class _How:
     beams: int | None
     split: bool
     threads: int | None
+    provider: str
     source: str | None
     target: str | None
 
@@ -138,7 +147,12 @@ class _How:
 
         if against is not None and (against / "manifest.json").is_file():
             return
-        named = {"--beams": self.beams is not None, "--no-split": not self.split, "--threads": self.threads is not None}
+        named = {
+            "--beams": self.beams is not None,
+            "--no-split": not self.split,
+            "--threads": self.threads is not None,
+            "--provider": self.provider != "cpu",
+        }
         if given := [name for name, is_given in named.items() if is_given]:
             raise UsageError(f"{', '.join(given)}: of no effect with --hyp, which runs no model")
 
@@ -150,6 +164,7 @@ class _How:
             beams=self.beams,
             split=self.split,
             threads=self.threads,
+            provider=self.provider,
             source_language=self.source,
             target_language=self.target,
         )

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from onnxmt.commands._options import Provider
+
 
 def serve(
     model: Annotated[
@@ -25,6 +27,7 @@ def serve(
             min=1, metavar="N", help="Threads that compute one batch.  [default: what affinity and quota allow]"
         ),
     ] = None,
+    provider: Provider = "cpu",
     workers: Annotated[
         int, typer.Option(min=1, max=64, metavar="N", help="Batches that are computed side by side.")
     ] = 1,
@@ -108,7 +111,7 @@ def serve(
         page=page,
     )
     room = memory << 20 if memory is not None else cgroup_memory_limit()  # batches are cut to fit
-    runtime = RuntimeOptions(threads=threads, workers=workers, arena=arena, memory_limit=room)
+    runtime = RuntimeOptions(threads=threads, workers=workers, arena=arena, memory_limit=room, provider=provider)
     with Translator.load(model, options=runtime) as translator:
         run(translator, options, host=host, port=port, drain=drain, quiet=quiet)
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from onnxmt.commands._options import Provider
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -65,6 +67,7 @@ def translate(
             help="All threads on one batch: the first answer soonest. Or a batch for each thread: most lines a second.",
         ),
     ] = "latency",
+    provider: Provider = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Translate texts, files, or standard input, line by line.
@@ -110,7 +113,7 @@ def translate(
     watched = output is not None or not sys.stdout.isatty()  # else the lines themselves show how far it is
     with (
         Sink(output) as sink,
-        Translator.load(model, options=options_for(mode, threads=threads)) as translator,
+        Translator.load(model, options=options_for(mode, threads=threads, provider=provider)) as translator,
         byte_progress("translate", lines.size if watched else None) as progress,
     ):
         _refuse_idle_options(options, translator)

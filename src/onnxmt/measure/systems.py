@@ -32,6 +32,7 @@ class RunOptions:
     beams: int | None = None
     split: bool = True
     threads: int | None = None
+    provider: str = "cpu"
     source_language: str | None = None
     target_language: str | None = None
 
@@ -56,7 +57,9 @@ def answer(
 
     Raises what Translator.load and Translator.translate_detailed raise, and UsageError for a set without sources.
     """
-    with Translator.load(model, options=RuntimeOptions(threads=options.threads)) as translator:
+    with Translator.load(
+        model, options=RuntimeOptions(threads=options.threads, provider=options.provider)
+    ) as translator:
         manifest = translator.bundle.manifest
         languages = _asked(manifest.languages, options)
         texts = texts or texts_for(languages, model=manifest.name)
