@@ -117,6 +117,13 @@ def test_one_more_loop_is_a_miss_and_one_that_fp32_has_too_is_none() -> None:
     assert QualityGate(TEXTS, both, target_language="zh").judge(both, label="int8").passed
 
 
+def test_outputs_that_are_hardly_ever_fp32s_are_a_miss_though_no_score_fell() -> None:
+    """A layer 8 times too large once left BLEU as it was, with 16 % of the outputs: fp32 itself scored low there."""
+    changed = outputs(lambda i, text: text if i % 4 == 0 else text + "的")  # 14 of 54
+    report = judged(changed, max_bleu_drop=100, max_chrf_drop=100, max_length_change=1)
+    assert [miss.split(": ")[1] for miss in report.misses] == ["26% of the outputs are fp32's, at least 30%"] * 2
+
+
 @pytest.mark.parametrize(
     ("lines", "new", "ended", "missed"),
     [
