@@ -41,7 +41,7 @@ $(TEST)/.ready: pyproject.toml
 	$(PYTHON) -m venv --clear $(TEST)
 	$(TEST)/bin/python $(PIP) --upgrade 'pip>=25.1'
 	$(TEST)/bin/python $(PIP) '$(TORCH)'
-	$(TEST)/bin/python $(PIP) -e '.[export,eval,reference,serve]' --group dev
+	$(TEST)/bin/python $(PIP) -e '.[export,eval,reference,serve,ray]' --group dev --group contract
 	touch $@
 
 $(LOWEST)/.ready: pyproject.toml tests/lowest.txt

@@ -78,7 +78,7 @@ SCHEMATHESIS = shutil.which(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(SCHEMATHESIS is None, reason="schemathesis is not installed")
+@pytest.mark.skipif(SCHEMATHESIS is None, reason="schemathesis is not installed (dependency group `contract`)")
 def test_schemathesis_finds_nothing(translator: Translator, tmp_path: Path) -> None:
     with listening(create_app(translator)) as address:
         config = Path(__file__).with_name("schemathesis.toml")
