@@ -2,6 +2,7 @@
 
     OnnxmtError
     ├── UsageError (ValueError)                      an argument or an option is wrong
+    │   └── GlossaryError                            a glossary cannot be read, or contradicts itself
     ├── MissingExtraError (ImportError)              an optional dependency is not installed
     ├── ModelNotFoundError (FileNotFoundError)       MODEL names nothing that exists
     ├── DownloadError (ConnectionError)              the hub could not be reached or answered with an error
@@ -22,10 +23,12 @@
     ├── OutputError (OSError)                        the result cannot be written
     ├── SessionError (RuntimeError)                  ONNX Runtime refused a graph, a provider or a run
     ├── BenchError (RuntimeError)                    an engine could not be measured
+    ├── StoreError (RuntimeError)                    the store of models cannot be read or changed as asked
     ├── DecodingError (RuntimeError)                 no token can be chosen: scores are NaN, or everything is banned
     └── LimitMissedError                             work was done and a limit was missed (exit code 1)
         ├── VerificationError                        the graphs do not equal the reference
         ├── QualityGateError                         a precision loses more quality against fp32 than is allowed
+        ├── PromotionRefusedError                    a version is not good enough for the alias it was to get
         └── SizeLimitError                           a quantised model is not smaller than its fp32 one
 
 A message names the thing, what was found, what is allowed, and the fix.
@@ -48,6 +51,10 @@ class OnnxmtError(Exception):
 
 class UsageError(OnnxmtError, ValueError):
     """An argument or an option is wrong."""
+
+
+class GlossaryError(UsageError):
+    """A glossary cannot be read, or one of its entries is wrong or contradicts another."""
 
 
 class MissingExtraError(OnnxmtError, ImportError):
@@ -151,6 +158,10 @@ class BenchError(OnnxmtError, RuntimeError):
     """An engine could not be measured as it was asked for."""
 
 
+class StoreError(OnnxmtError, RuntimeError):
+    """The store of models cannot be read, or not be changed as it was asked to be."""
+
+
 class DecodingError(OnnxmtError, RuntimeError):
     """No token can be chosen: the model's scores are not numbers, or the settings ban every token."""
 
@@ -174,6 +185,10 @@ class QualityGateError(LimitMissedError):
     def __init__(self, message: str, *, report: GateReport | None = None) -> None:
         self.report = report
         super().__init__(message)
+
+
+class PromotionRefusedError(LimitMissedError):
+    """A version failed its gate, or is worse than the one it would replace by more than the limits."""
 
 
 class SizeLimitError(LimitMissedError):
