@@ -35,7 +35,8 @@ def require_finite(translator: Translator, *, label: str) -> None:
             outputs = model.run_decoder({"input_ids": fed, "attention_mask": mask, **cross, **past})
             _require_numbers(outputs, text, label, f"decoder step {step}")
             past = {name: outputs[f"present.{name.removeprefix('past.')}"] for name in past}
-            token = int(outputs["logits"][0].argmax())
+            best = int(outputs["logits"][0].argmax())
+            token = best if model.kept is None else int(model.kept.ids[best])
 
 
 def _require_numbers(outputs: dict[str, NDArray[np.generic]], text: str, label: str, place: str) -> None:

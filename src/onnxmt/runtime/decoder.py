@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxmt.errors import InputTooLongError, SessionError
+from onnxmt.runtime.kept_tokens import KeptTokens
 from onnxmt.runtime.search.types import Step
 from onnxmt.runtime.session import RuntimeOptions, Session
 
@@ -23,12 +24,14 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 class Seq2SeqModel:
     """An encoder graph and a decoder graph of format 1 (docs/bundle-format.md). Holds no state between calls.
 
-    `positions` is the length of the position table; None where the model has none. Raises SessionError where the two
-    graphs do not fit each other.
+    `positions` is the length of the position table; None where the model has none. `kept`: the tokens that a trimmed
+    head scores, read off the decoder graph; None where it scores all. Raises SessionError where the two graphs do not
+    fit each other.
     """
 
     def __init__(self, *, encoder: Session, decoder: Session, positions: int | None = None) -> None:
         self.encoder, self.decoder, self.positions = encoder, decoder, positions
+        self.kept = KeptTokens.from_metadata(decoder.metadata, where=decoder.path.name)
         self._cross = tuple(name for name in decoder.inputs if name.startswith("cross."))
         self._past = tuple(name for name in decoder.inputs if name.startswith("past."))
         needed = {
@@ -52,6 +55,9 @@ class Seq2SeqModel:
             for name in self._past
             if [isinstance(axis, int) for axis in decoder.inputs[name].axes] != [False, True, False, True]
         ]
+        scored = decoder.outputs["logits"].axes[-1] if "logits" in decoder.outputs else None
+        if self.kept is not None and scored not in (None, self.kept.count):
+            problems.append(f"{decoder.path.name} scores {scored} tokens and names {self.kept.count}")
         if problems:
             raise SessionError(f"these are not the two graphs of a bundle: {'; '.join(problems)}")
 
@@ -65,11 +71,17 @@ class Seq2SeqModel:
         return self.encoder.run({"input_ids": input_ids, "attention_mask": attention_mask})
 
     def run_decoder(self, feeds: Arrays) -> dict[str, npt.NDArray[Any]]:
-        """Run the decoder once on exactly these feeds; returns logits [B, V] and present.{i}.key|value."""
+        """Run the decoder once on exactly these feeds; returns logits [B, V] and present.{i}.key|value.
+
+        With a trimmed head logits are [B, K]: column k is token `kept.ids[k]`. Tokens are fed as ids all the same.
+        """
         return self.decoder.run(feeds)
 
     def start(self, input_ids: Ids, attention_mask: Ids) -> Step:
-        """Encode a batch (int64 [B, S] each, padding on the right), and return the step that decodes it."""
+        """Encode a batch (int64 [B, S] each, padding on the right), and return the step that decodes it.
+
+        With a trimmed head the step's tokens are places in `kept`, which is an attribute of the step: see `search`.
+        """
         return _Decoding(self, cross=self.encode(input_ids, attention_mask), mask=attention_mask)
 
     def empty_past(self, rows: int) -> dict[str, npt.NDArray[Any]]:
@@ -90,7 +102,7 @@ class _Decoding:
     """The `step` of one batch: the rows' cache, and which sentence each row belongs to."""
 
     def __init__(self, model: Seq2SeqModel, *, cross: dict[str, npt.NDArray[Any]], mask: Ids) -> None:
-        self._model = model
+        self._model, self.kept = model, model.kept
         self._cross, self._mask = cross, mask
         self._sentences = np.arange(len(mask))
         self._past: dict[str, npt.NDArray[Any]] | None = None
@@ -105,7 +117,8 @@ class _Decoding:
         if rows != len(self._sentences):
             raise SessionError(f"a step got {rows} rows of tokens for {len(self._sentences)} rows of the cache")
         past = self._model.empty_past(rows) if self._past is None else self._past
-        outputs = self._model.run_decoder({"input_ids": tokens, "attention_mask": self._mask, **self._cross, **past})
+        ids = tokens if self.kept is None else self.kept.ids[tokens]
+        outputs = self._model.run_decoder({"input_ids": ids, "attention_mask": self._mask, **self._cross, **past})
         self._past = {name: outputs[_present(name)] for name in past}
         self._length += new
         return outputs["logits"].astype(np.float32, copy=False)

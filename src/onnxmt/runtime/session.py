@@ -142,6 +142,7 @@ class Session:
         self.inputs = self._nodes(self._session.get_inputs())
         self.outputs = self._nodes(self._session.get_outputs())
         self._output_names = list(self.outputs)
+        self.metadata: dict[str, str] = dict(self._session.get_modelmeta().custom_metadata_map)
         _live_sessions().add(self)
 
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from onnxmt.errors import UsageError
-from onnxmt.runtime.processors import Processor, build_processors
+from onnxmt.runtime.kept_tokens import KeptTokens
+from onnxmt.runtime.processors import Processor, build_processors, check_vocabulary
 from onnxmt.runtime.search.beam import search_beam
 from onnxmt.runtime.search.sampling import random_streams
 from onnxmt.runtime.search.single import search_single
+from onnxmt.runtime.search.trimmed import OnAllTokens
 from onnxmt.runtime.search.types import Hypothesis, Step
 from onnxmt.runtime.settings import GenerationSettings
 
@@ -34,14 +37,26 @@ def search(
     `streams` by the sentences' places in the whole input, and batches may be cut anywhere (default: 0 to rows − 1).
     `processors` run after those of the settings and before those that shape what is sampled from.
 
+    A step over a trimmed head has an attribute `kept`, and tokens and logits in places of it. Settings, processors and
+    results are in token ids all the same, and the result is that of all tokens with the logits of the others at −inf.
+
     Raises DecodingError where no token can be chosen, GenerationSettingsError where the settings name tokens that the
     model does not score.
     """
     streams = range(rows) if streams is None else streams
     if len(streams) != rows:
         raise UsageError(f"streams has {len(streams)} numbers for {rows} sentences: one for each is needed")
+    kept: KeptTokens | None = getattr(step, "kept", None)
+    if kept is not None:
+        check_vocabulary(settings, kept.vocabulary)
+        settings = kept.settings(settings)
+        processors = [OnAllTokens(processor, kept) for processor in processors]
     rules = build_processors(settings, processors)
     if settings.num_beams > 1:
-        return search_beam(step, sentences=rows, settings=settings, processors=rules)
-    generators = random_streams(seed, streams, settings.num_return_sequences) if settings.do_sample else None
-    return search_single(step, sentences=rows, settings=settings, processors=rules, generators=generators)
+        found = search_beam(step, sentences=rows, settings=settings, processors=rules)
+    else:
+        generators = random_streams(seed, streams, settings.num_return_sequences) if settings.do_sample else None
+        found = search_single(step, sentences=rows, settings=settings, processors=rules, generators=generators)
+    if kept is None:
+        return found
+    return [[dataclasses.replace(one, tokens=kept.tokens(one.tokens)) for one in outputs] for outputs in found]
