@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import hashlib
 import json
 import os
 import secrets
-import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Literal
 
 from onnxmt.errors import (
@@ -23,13 +18,19 @@ from onnxmt.errors import (
     ModelNotFoundError,
     OutputError,
 )
+from onnxmt.folder_writer import (
+    PARTIAL_MARK,
+    FolderKind,
+    FolderWriter,
+    check_folder_output,
+    file_entry,
+    flush,
+    sha256_of,
+    write_failed,
+)
 from onnxmt.manifest import MANIFEST_NAME, FileEntry, Manifest
 
-# A crash (power, kill -9) can leave such a folder; the name says what it is, and that it may be deleted.
-PARTIAL_MARK = ".onnxmt-partial-"
-REPLACED_MARK = ".onnxmt-replaced-"
-# What an OSError says when it was the writing that failed, wherever in the `with` block it came from.
-_WRITE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+BUNDLE = FolderKind(noun="bundle", marker=MANIFEST_NAME)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,48 +52,21 @@ class Bundle:
         return sum(entry.bytes for entry in self.manifest.files)
 
 
-class BundleWriter:
-    """Context manager that builds a bundle beside `output` and renames it into place.
+class BundleWriter(FolderWriter):
+    """Context manager that builds a bundle beside `output` and renames it into place: see FolderWriter.
 
-    Write every file into `folder`, then call `commit`. Leaving the block without it, by any exception or by none,
-    removes what was written; `output` is then what it was before. With `overwrite` an earlier bundle at `output` is
-    replaced once the new one is complete. Raises OutputError.
+    Write every file into `folder`, then call `commit`. Raises OutputError.
     """
 
-    folder: Path
-
     def __init__(self, output: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        self._shown = os.fspath(output)
-        self._output = _resolved(output)
-        self._overwrite = overwrite
-        self._committed = False
-        self._made_parents: list[Path] = []
-
-    def __enter__(self) -> BundleWriter:
-        _check_output(self._output, shown=self._shown, overwrite=self._overwrite)
-        parent = self._output.parent
-        self.folder = parent / f".{self._output.name}{PARTIAL_MARK}{os.getpid()}-{secrets.token_hex(4)}"
-        try:
-            for ancestor in [p for p in (parent, *parent.parents) if not p.exists()][::-1]:
-                ancestor.mkdir(exist_ok=True)
-                self._made_parents.insert(0, ancestor)
-            self.folder.mkdir()  # mkdtemp would make it 0700, and the bundle unreadable to a service's own user
-        except OSError as error:
-            self._remove_made_parents()
-            raise OutputError(_write_failed(self._shown, error)) from error
-        return self
+        super().__init__(output, kind=BUNDLE, overwrite=overwrite)
 
     def described(self, manifest: Manifest) -> Bundle:
         """Return the bundle as it would be with the files that are there now: what a report of it is made from.
 
         Raises OutputError.
         """
-        try:
-            return Bundle(folder=self.folder, manifest=manifest.with_files(tuple(_entries(self.folder))))
-        except OSError as error:
-            if isinstance(error, OutputError):
-                raise
-            raise OutputError(_write_failed(self._shown, error)) from error
+        return Bundle(folder=self.folder, manifest=manifest.with_files(self.entries()))
 
     def commit(self, manifest: Manifest) -> Bundle:
         """Hash the files, write the manifest last, flush to the disk, and rename into place.
@@ -100,65 +74,15 @@ class BundleWriter:
         `manifest.files` is replaced by what is in the folder. Raises OutputError, and BundleFormatError when a file
         that the manifest needs was not written.
         """
-        if self._committed:
-            raise OutputError(f"the bundle {self._shown} was already written")
-        try:
-            complete = manifest.with_files(tuple(_entries(self.folder)))
-            text = complete.to_text()
-            Manifest.from_dict(json.loads(text), where=f"the manifest of {self._shown}")  # what we write, we can read
-            (self.folder / MANIFEST_NAME).write_text(text, encoding="utf-8")
-            _flush_folder(self.folder)
-            self._move_into_place()
-        except OSError as error:
-            if isinstance(error, OutputError):
-                raise
-            raise OutputError(_write_failed(self._shown, error)) from error
-        self._committed = True
-        return Bundle(folder=self._output, manifest=complete)
-
-    def _move_into_place(self) -> None:
-        output = self._output
-        if not output.exists() or not any(output.iterdir()):
-            self.folder.rename(output)  # an empty folder is replaced in the same step
-            _flush(output.parent)
-            return
-        if not self._overwrite:
-            raise OutputError(f"the output folder {self._shown} was filled by another program meanwhile")
-        replaced = output.parent / f".{output.name}{REPLACED_MARK}{os.getpid()}-{secrets.token_hex(4)}"
-        output.rename(replaced)
-        try:
-            self.folder.rename(output)
-        except BaseException:
-            replaced.rename(output)
-            raise
-        _flush(output.parent)
-        # The new bundle is in place: a file of the old one that cannot be deleted is not a failure of the work.
-        shutil.rmtree(replaced, ignore_errors=True)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Literal[False]:
-        if self._committed:
-            return False
-        try:
-            shutil.rmtree(self.folder)
-        except OSError as left:
-            if error is not None:
-                error.add_note(f"{self.folder} could not be removed ({left.strerror}): delete it by hand")
-        self._remove_made_parents()
-        if isinstance(error, OSError) and not isinstance(error, OutputError) and error.errno in _WRITE_ERRORS:
-            raise OutputError(_write_failed(self._shown, error)) from error
-        return False
-
-    def _remove_made_parents(self) -> None:
-        for ancestor in self._made_parents:
-            with contextlib.suppress(OSError):  # another program may have put something there
-                ancestor.rmdir()
+        complete = manifest.with_files(self.entries())
+        text = complete.to_text()
+        Manifest.from_dict(json.loads(text), where=f"the manifest of {self._shown}")  # what we write, we can read
+        return Bundle(folder=self.commit_file(text), manifest=complete)
 
 
 def check_output(output: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Raise OutputError where a BundleWriter would refuse `output`: call it before long work starts."""
-    _check_output(_resolved(output), shown=os.fspath(output), overwrite=overwrite)
+    check_folder_output(output, kind=BUNDLE, overwrite=overwrite)
 
 
 def read_bundle(folder: str | os.PathLike[str], *, check: Literal["hash", "size"] = "hash") -> Bundle:
@@ -197,14 +121,14 @@ def update_manifest(bundle: Bundle, manifest: Manifest, *, written: Sequence[str
     temporary = bundle.folder / f".{MANIFEST_NAME}{PARTIAL_MARK}{os.getpid()}-{secrets.token_hex(4)}"
     try:
         kept = [entry for entry in bundle.manifest.files if entry.path not in written]
-        fresh = [_entry(bundle.folder, name) for name in dict.fromkeys(written)]
+        fresh = [file_entry(bundle.folder, name) for name in dict.fromkeys(written)]
         complete = manifest.with_files(tuple(sorted([*kept, *fresh], key=lambda entry: entry.path)))
         temporary.write_text(complete.to_text(), encoding="utf-8")
-        _flush(temporary)
+        flush(temporary)
         temporary.replace(bundle.folder / MANIFEST_NAME)
-        _flush(bundle.folder)
+        flush(bundle.folder)
     except OSError as error:
-        raise OutputError(_write_failed(str(bundle.folder), error)) from error
+        raise OutputError(write_failed(str(bundle.folder), error, kind=BUNDLE)) from error
     finally:
         temporary.unlink(missing_ok=True)
     return Bundle(folder=bundle.folder, manifest=complete)
@@ -239,86 +163,6 @@ def _altered(folder: Path, entry: FileEntry, check: Literal["hash", "size"]) -> 
     size = path.stat().st_size
     if size != entry.bytes:
         return f"{entry.path} has {size} bytes, the manifest says {entry.bytes}"
-    if check == "hash" and (found := _sha256(path)) != entry.sha256:
+    if check == "hash" and (found := sha256_of(path)) != entry.sha256:
         return f"{entry.path} has SHA-256 {found}, the manifest says {entry.sha256}"
     return None
-
-
-def _resolved(output: str | os.PathLike[str]) -> Path:
-    """The real place of the output. A link is followed: it stays, and the folder behind it is replaced."""
-    try:
-        return Path(output).resolve()
-    except (OSError, RuntimeError, ValueError) as error:  # a circle of links, or a NUL in the name
-        raise OutputError(f"the output {os.fspath(output)!r} is not a path that can be used: {error}") from error
-
-
-def _check_output(output: Path, *, shown: str, overwrite: bool) -> None:
-    if os.path.lexists(output) and not output.is_dir():
-        raise OutputError(f"the output {shown} is a file; a bundle is a folder: name another one")
-    for ancestor in output.parents:
-        if ancestor.is_dir():
-            if not os.access(ancestor, os.W_OK | os.X_OK):
-                raise OutputError(f"the output {shown} cannot be made: no permission to write in {ancestor}")
-            break
-        if os.path.lexists(ancestor):
-            raise OutputError(f"the output {shown} cannot be made: {ancestor} is not a folder")
-    if not output.exists():
-        return
-    if output.is_mount() or output == Path.cwd():
-        place = "a mount point" if output.is_mount() else "the current folder"
-        raise OutputError(f"the output {shown} is {place}, which cannot be replaced: name a new folder inside it")
-    try:
-        names = {path.name for path in output.iterdir()}
-    except OSError as error:
-        raise OutputError(f"the output {shown} cannot be read: {error.strerror}") from error
-    if names and not overwrite:
-        raise OutputError(f"the output folder {shown} exists and is not empty: name another one, or pass --overwrite")
-    if names and MANIFEST_NAME not in names:  # never delete a folder that we did not write
-        raise OutputError(
-            f"the output folder {shown} is not a bundle (no {MANIFEST_NAME}), so it is not replaced: name another"
-        )
-
-
-def _entries(folder: Path) -> Iterator[FileEntry]:
-    for path in sorted(folder.rglob("*")):
-        if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise OutputError(f"{path.name} is not a plain file: a bundle holds nothing else")
-        if path.is_file():
-            yield _entry(folder, path.relative_to(folder).as_posix())
-
-
-def _entry(folder: Path, name: str) -> FileEntry:
-    path = folder / name
-    return FileEntry(path=name, bytes=path.stat().st_size, sha256=_sha256(path))
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _flush_folder(folder: Path) -> None:
-    for path in (*folder.rglob("*"), folder):
-        _flush(path)
-
-
-def _flush(path: Path) -> None:
-    """Make a file's bytes, or a folder's names, survive a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError) if path.is_dir() else contextlib.nullcontext():
-            os.fsync(descriptor)  # some network file systems refuse it on a folder
-    finally:
-        os.close(descriptor)
-
-
-def _write_failed(shown: str, error: OSError) -> str:
-    fixes = {
-        errno.ENOSPC: "free some space or name another disk",
-        errno.EDQUOT: "the disk quota is used up: free some space or name another disk",
-        errno.EFBIG: "a file is larger than the limit of the file system or of this process (ulimit -f)",
-        errno.EROFS: "the file system is read-only: name another place",
-        errno.EACCES: "name a place that you may write to",
-    }
-    fix = fixes.get(error.errno or 0)
-    return f"the bundle {shown} cannot be written: {error.strerror or error}" + (f": {fix}" if fix else "")

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from onnxmt.bundle import PARTIAL_MARK, Bundle, update_manifest
+from onnxmt.bundle import Bundle, update_manifest
 from onnxmt.errors import MissingExtraError, OutputError, UsageError
+from onnxmt.folder_writer import PARTIAL_MARK
 from onnxmt.inspection.bundle_view import verification_word
 from onnxmt.inspection.page import size_text
 from onnxmt.measure import report_sections as sections
