@@ -21,6 +21,16 @@ class EncoderGraph(nn.Module):  # type: ignore[misc]  # onnxscript is untyped
         setattr(self, f"{prefix}decoder", projections)
         self._parts = (encoder, projections)
 
+    @property
+    def stack(self) -> nn.Module:
+        """The encoder alone: (op, input_ids, mask) → hidden states [B, S, d_model]."""
+        return self._parts[0]
+
+    @property
+    def projections(self) -> CrossProjections:
+        """The cross-attention projections alone: (op, hidden states) → list[CrossKeyValue]."""
+        return self._parts[1]
+
     def forward(self, op: Any, input_ids: Any, mask: Any) -> list[CrossKeyValue]:
         """`input_ids` int64 [B, S], `mask` int32 [B, S] → per decoder layer key and value [B, heads, S, head size]."""
         encoder, projections = self._parts
@@ -46,17 +56,25 @@ class DecoderGraph(nn.Module):  # type: ignore[misc]
         self.final_logits_bias = logits_bias
         self._decoder, self._scale = (decoder,), output_scale
 
+    @property
+    def stack(self) -> nn.Module:
+        """The decoder alone: (op, input_ids, mask, cross, past) → hidden states [B, T, d_model], present."""
+        return self._decoder[0]
+
+    def scores(self, op: Any, states: Any) -> Any:
+        """Project decoder states [N, d_model] → logits [N, V]."""
+        if self._scale != 1.0:
+            states = op.Mul(states, self._scale)
+        bias = None if self.final_logits_bias is None else self.final_logits_bias(op)
+        return self.lm_head(op, states, bias)
+
     def forward(
         self, op: Any, input_ids: Any, mask: Any, cross: list[CrossKeyValue], past: list[CrossKeyValue]
     ) -> DecoderOutputs:
         """`input_ids` int64 [B, T], `mask` int32 [B, S] → logits [B, V], present keys and values."""
         (decoder,) = self._decoder
         states, present = decoder(op, input_ids, mask, cross, past)
-        last = op.Gather(states, -1, axis=1)
-        if self._scale != 1.0:
-            last = op.Mul(last, self._scale)
-        bias = None if self.final_logits_bias is None else self.final_logits_bias(op)
-        return DecoderOutputs(self.lm_head(op, last, bias), present)
+        return DecoderOutputs(self.scores(op, op.Gather(states, -1, axis=1)), present)
 
 
 def past_length(op: Any, past: list[CrossKeyValue]) -> Any:
