@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxmt.checkpoint import Checkpoint
+    from onnxmt.head_trimming import HeadTrimming
     from onnxmt.models.config import Dimensions
     from onnxmt.models.graphs import Architecture
 
@@ -34,6 +36,7 @@ class ExportedGraphs:
     recipe: Recipe
     untied: tuple[str, ...]
     calibration: Mapping[str, Any] | None = None
+    trimming: HeadTrimming | None = None
 
     @property
     def precision(self) -> Precision:
@@ -46,6 +49,7 @@ class ExportedGraphs:
             embedding=self.recipe.embedding,
             keep_fp32=self.recipe.keep_fp32,
             calibration=self.calibration,
+            trimmed_head=None if self.trimming is None else self.trimming.for_manifest(),
         )
 
 
@@ -55,17 +59,20 @@ def export_graphs(
     *,
     precision: Recipe,
     calibration: Calibration | None = None,
+    trimming: HeadTrimming | None = None,
 ) -> ExportedGraphs:
     """Write encoder.onnx, decoder.onnx and weights.bin to `folder`.
 
-    `calibration` holds the ranges that `measure.calibrate` measured, for recipes with int8-static. Raises
-    UnsupportedModelError, WeightsError (every problem at once), UsageError for a recipe that does not fit the model,
-    and OutputError.
+    `calibration` holds the ranges that `measure.calibrate` measured, for recipes with int8-static, and `trimming` the
+    tokens that a trimmed head keeps, for recipes with one. Raises UnsupportedModelError, WeightsError (every problem at
+    once), UsageError for a recipe that does not fit the model, and OutputError.
     """
     _require_export_extra()
+    if precision.trim_head != (trimming is not None):
+        raise ValueError("a recipe with a trimmed head needs the tokens to keep, and no other recipe takes them")
     from onnxmt.models import architecture_of
     from onnxmt.models.graphs import decoder_model, encoder_model
-    from onnxmt.models.layers import StoredTensor, WeightBinding, weighted_modules
+    from onnxmt.models.layers import StoredTensor, TableRows, WeightBinding, weighted_modules
     from onnxmt.precision.half import to_half
     from onnxmt.weights_file import WeightsFile
 
@@ -82,13 +89,17 @@ def export_graphs(
         ties=ties.stored,
         ranges=ranges,
     )
-    for tree in trees:
+    sizes = architecture.dimensions
+    for tree, whole in zip(trees, (True, False), strict=True):
+        rows = None
+        if trimming is not None:
+            rows = TableRows(kept=trimming.kept.ids, vocabulary=trimming.kept.vocabulary, whole=whole)
         for path, module in weighted_modules(tree):
-            module.attach(path, binding)
-    models = (
-        encoder_model(trees[0], architecture.dimensions),
-        decoder_model(trees[1], architecture.dimensions),
-    )
+            module.attach(path, dataclasses.replace(binding, rows=rows))
+    scored = sizes if trimming is None else dataclasses.replace(sizes, target_vocab_size=trimming.kept.count)
+    models = (encoder_model(trees[0], sizes), decoder_model(trees[1], scored))
+    if trimming is not None:
+        models[1].metadata_props.update(trimming.kept.metadata())
     if precision.half:
         for tree, model in zip(trees, models, strict=True):
             to_half(model, _half_weights(architecture, tree, precision), stored=StoredTensor)
@@ -109,6 +120,7 @@ def export_graphs(
         recipe=precision,
         untied=ties.untied,
         calibration=calibration.to_dict() if calibration is not None and precision.calibrated else None,
+        trimming=trimming,
     )
 
 
@@ -183,8 +195,9 @@ def _half_weights(architecture: Architecture, tree: Any, recipe: Recipe) -> set[
 
     wide = architecture.wide_layers()
     return {
-        f"{path}.weight"
+        f"{path}.{name}"
         for path, module in quantizable_modules(tree)
+        for name in ("weight", "others_weight")
         if module.precision(path, recipe) == "fp16" and not any(matches(pattern, path) for pattern in wide)
     }
 

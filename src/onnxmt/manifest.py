@@ -51,11 +51,20 @@ class Licence:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrimmedHead:
+    """An output projection that scores `rows` of `of` tokens, and `why` these."""
+
+    rows: int
+    of: int
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Precision:
     """The number format of each component's weights, for example "fp32" or "int8".
 
     `keep_fp32` are patterns of layers that are in fp32 all the same, `calibration` says on what the ranges of
-    activations were measured, where there are any.
+    activations were measured, where there are any. `trimmed_head` is there where the head does not score every token.
     """
 
     encoder: str
@@ -65,12 +74,18 @@ class Precision:
     embedding: str
     keep_fp32: tuple[str, ...] = records.added(())
     calibration: Mapping[str, Any] | None = records.added(None)
+    trimmed_head: TrimmedHead | None = records.added(None)  # noqa: RUF009 (a field, as dataclasses.field gives)
+
+    @property
+    def scored(self) -> int | None:
+        """How many tokens a trimmed head scores; None: all."""
+        return None if self.trimmed_head is None else self.trimmed_head.rows
 
     @property
     def exact(self) -> bool:
-        """Whether every component is fp32, so that the graphs must equal PyTorch."""
+        """Whether every component is fp32, and whole, so that the graphs must equal PyTorch."""
         parts = (self.encoder, self.decoder, self.cross_kv, self.lm_head, self.embedding)
-        return all(part == "fp32" for part in parts)
+        return all(part == "fp32" for part in parts) and self.trimmed_head is None
 
 
 @dataclass(frozen=True, kw_only=True)

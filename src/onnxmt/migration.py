@@ -20,7 +20,7 @@ from onnxmt.measure.calibration_options import CalibrationOptions
 from onnxmt.measure.gate_report import FP32, GateLimits
 from onnxmt.measure.report import commit_with_report
 from onnxmt.measure.sentences import ChosenSentences, choose_sentences
-from onnxmt.plan import Plan, check_vocabulary, copy_files, make_plan, manifest_of
+from onnxmt.plan import Plan, check_vocabulary, copy_files, make_plan, manifest_of, trimming_of
 from onnxmt.precision import PRESETS, Calibration, Recipe
 from onnxmt.progress import Progress, Silent
 from onnxmt.runtime.direction import settings_for, source_language
@@ -99,6 +99,8 @@ def migrate(
     resolved = resolve(model)
     progress.step("read the checkpoint")
     plan = make_plan(resolved, source=options.source, target=options.target, prefix=options.prefix)
+    if options.precision.trim_head:
+        trimming_of(plan)  # a model that has nothing to trim is refused before the long work
     chosen = choose_sentences(source_language(plan.tokenizer, plan.direction), file=options.sentences)
     reference = _find_reference(plan, chosen, options)
     texts = _find_texts(plan, options)
@@ -219,7 +221,8 @@ def _calibrate(fp32: _Built, options: CalibrationOptions, progress: Progress) ->
 def _build(plan: Plan, folder: Path, recipe: Recipe, calibration: Calibration | None = None) -> _Built:
     """Write the graphs of one recipe."""
     folder.mkdir(exist_ok=True)
-    exported = export_graphs(plan.checkpoint, folder, precision=recipe, calibration=calibration)
+    trimming = trimming_of(plan) if recipe.trim_head else None
+    exported = export_graphs(plan.checkpoint, folder, precision=recipe, calibration=calibration, trimming=trimming)
     check_vocabulary(plan, exported)
     return _Built(plan=plan, exported=exported, folder=folder)
 

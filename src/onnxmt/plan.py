@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from onnxmt.checkpoint import Checkpoint, licence_warning, read_checkpoint
 from onnxmt.errors import TokenizerError
+from onnxmt.head_trimming import HeadTrimming, plan_trimming
 from onnxmt.manifest import (
     CONFIG_NAME,
     GENERATION_CONFIG_NAME,
@@ -92,6 +93,12 @@ def make_plan(
         direction=direction,
         warning="; ".join(warning for warning in warnings if warning) or None,
     )
+
+
+def trimming_of(plan: Plan) -> HeadTrimming:
+    """Return the tokens that a trimmed head of this model keeps. Raises UsageError where it cannot be trimmed."""
+    dimensions = architecture_of(plan.checkpoint.config).dimensions
+    return plan_trimming(plan.tokenizer, plan.settings, dimensions, model=plan.checkpoint.name)
 
 
 def check_vocabulary(plan: Plan, exported: ExportedGraphs) -> None:

@@ -16,6 +16,7 @@ from onnxmt.bundle import Bundle, BundleWriter, check_output, read_bundle
 from onnxmt.errors import QualityGateError, SizeLimitError, UsageError
 from onnxmt.fp32_weights import checkpoint_of, float_leftovers
 from onnxmt.graph_export import ExportedGraphs, export_graphs
+from onnxmt.head_trimming import HeadTrimming, plan_trimming
 from onnxmt.manifest import Graphs, Manifest
 from onnxmt.measure.calibrate import calibrate, calibration_texts
 from onnxmt.measure.calibration_options import CalibrationOptions
@@ -24,6 +25,7 @@ from onnxmt.measure.finite import require_finite
 from onnxmt.measure.gate_report import FP32, GateLimits
 from onnxmt.measure.report import REPORT_NAME, commit_with_report
 from onnxmt.migration import GATE_MODES, GateMode
+from onnxmt.models import architecture_of
 from onnxmt.precision import PRESETS, Calibration, Recipe, search_order
 from onnxmt.progress import Progress, Silent
 from onnxmt.runtime.cpu_features import cpu_features
@@ -108,6 +110,8 @@ def quantize(
     options, progress = options or QuantizeOptions(), progress or Silent()
     check_output(output, overwrite=options.overwrite)
     with _Source.opened(source, options, judge, progress) as fp32:
+        if options.precision.trim_head:
+            fp32.trimming()  # refused before the long work
         fp32.prepare_gate()
         with BundleWriter(output, overwrite=options.overwrite) as writer:
             built = fp32.build(options.precision, writer.folder)
@@ -128,14 +132,16 @@ def search(
 ) -> SearchResult:
     """Try `recipes` (None: `search_order()`) in order, and write the first that passes the gate to `output`.
 
-    `options.precision` gives the layers to keep in fp32 only. Raises QualityGateError, which names what each recipe
-    missed, when none passes.
+    `options.precision` gives only the layers to keep in fp32, and whether heads are trimmed. Raises QualityGateError,
+    which names what each recipe missed, when none passes.
     """
     options, progress = options or QuantizeOptions(), progress or Silent()
     if options.gate == "off":
         raise UsageError("a search compares each recipe with fp32: leave --gate off out")
     kept = options.precision.keep_fp32
     candidates = [recipe.keeping(kept) if kept else recipe for recipe in recipes or search_order()]
+    if options.precision.trim_head:
+        candidates = [recipe.with_head(trimmed=True) for recipe in candidates]
     check_output(output, overwrite=options.overwrite)
     tried: list[Tried] = []
     with _Source.opened(source, options, judge, progress) as fp32:
@@ -177,7 +183,8 @@ def explain_damage(
         _Source.opened(source, options, None, progress) as fp32,
         tempfile.TemporaryDirectory(prefix="onnxmt-explain-") as scratch,
     ):
-        exported = fp32.export(options.precision, Path(scratch))
+        # All layers are compared over all tokens: a trimmed head would be another output, not another precision.
+        exported = fp32.export(options.precision.with_head(trimmed=False), Path(scratch))
         translator, codes = fp32.translator, fp32.manifest.languages
         texts = calibration_texts(options.calibration, codes)
         direction = settle(
@@ -283,7 +290,14 @@ class _Source:
             self.calibration = calibrate(self.translator, texts, ranges=options.ranges, progress=self.progress.advance)
         self.progress.step(f"build the graphs in {recipe.name}")
         folder.mkdir(exist_ok=True)
-        return export_graphs(self.checkpoint, folder, precision=recipe, calibration=self.calibration)
+        trimming = self.trimming() if recipe.trim_head else None
+        return export_graphs(self.checkpoint, folder, precision=recipe, calibration=self.calibration, trimming=trimming)
+
+    def trimming(self) -> HeadTrimming:
+        """Return the tokens that a trimmed head keeps. Raises UsageError where the model has nothing to trim."""
+        dimensions = architecture_of(self.checkpoint.config).dimensions
+        translator = self.translator
+        return plan_trimming(translator.tokenizer, translator.settings, dimensions, model=self.manifest.source.model)
 
     def build(self, recipe: Recipe, folder: Path) -> _Candidate:
         """Write the graphs, refuse them where they are no smaller, load them and run a few steps."""

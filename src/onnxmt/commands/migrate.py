@@ -20,6 +20,7 @@ from onnxmt.commands._options import (
     Sentences,
     Source,
     Target,
+    TrimHead,
 )
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def migrate(
     output: OutputFolder = None,
     precision: Precision = "int8",
     keep_fp32: KeepFp32 = None,
+    trim_head: TrimHead = False,
     calibration: CalibrationFile = None,
     source: Source = None,
     target: Target = None,
@@ -115,7 +117,7 @@ def migrate(
     from onnxmt.migration import migrate as run
 
     options = MigrateOptions(
-        precision=chosen_recipe(precision, keep_fp32, calibration),
+        precision=chosen_recipe(precision, keep_fp32, calibration, trim_head=trim_head),
         verify=verify.value,
         gate=gate.value,
         limits=GateLimits(max_bleu_drop=max_bleu_drop, max_chrf_drop=max_chrf_drop),

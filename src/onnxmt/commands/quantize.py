@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onnxmt.commands._options import AsJson, BundleFolder, CalibrationFile, KeepFp32, OutputFolder, Overwrite
+from onnxmt.commands._options import (
+    AsJson,
+    BundleFolder,
+    CalibrationFile,
+    KeepFp32,
+    OutputFolder,
+    Overwrite,
+    TrimHead,
+)
 from onnxmt.commands.migrate import Gate
 
 if TYPE_CHECKING:
@@ -21,6 +29,7 @@ def quantize(
         str | None, typer.Option(metavar="RECIPE", help="As for migrate: a preset or a mixture.  [default: int8]")
     ] = None,
     keep_fp32: KeepFp32 = None,
+    trim_head: TrimHead = False,
     search: Annotated[
         bool,
         typer.Option(
@@ -76,6 +85,8 @@ def quantize(
     from onnxmt.measure.texts import read_table
     from onnxmt.quantization import QuantizeOptions
 
+    if explain and trim_head:
+        raise UsageError("--explain compares layers over all tokens: leave --trim-head out")
     if search and (explain or precision is not None):
         other = "--explain" if explain else "--precision"
         raise UsageError(f"--search chooses the precision and writes a bundle: leave {other} out")
@@ -83,7 +94,9 @@ def quantize(
     if method is None:
         raise UsageError(f"--calibration-method is {calibration_method!r}; allowed: {', '.join(METHODS)}")
     options = QuantizeOptions(
-        precision=chosen_recipe(precision or "int8", keep_fp32, None if search or explain else calibration),
+        precision=chosen_recipe(
+            precision or "int8", keep_fp32, None if search or explain else calibration, trim_head=trim_head
+        ),
         calibration=CalibrationOptions(file=calibration, ranges=RangeOptions(method=method)),
         gate=gate.value,
         limits=GateLimits(max_bleu_drop=max_bleu_drop, max_chrf_drop=max_chrf_drop),

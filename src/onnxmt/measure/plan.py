@@ -93,7 +93,11 @@ def make_plan(folder: Path, *, memory: int, cpus: float) -> Plan:
         raise UsageError(f"cpus is {cpus!r}; a number above 0, such as 2 or 0.5, is allowed")
     bundle, threads = read_bundle(folder), max(1, int(cpus))
     settings = read_settings(bundle)
-    needs = BatchNeeds.of(bundle.manifest.dimensions, length_limit=settings.length_limit)
+    needs = BatchNeeds.of(
+        bundle.manifest.dimensions,
+        length_limit=settings.length_limit,
+        scored=bundle.manifest.precision.scored,
+    )
     work = shape_workload(
         source_tokens=20,
         target_tokens=min(30, settings.length_limit - 1),

@@ -15,7 +15,7 @@ import numpy as np
 import onnx_ir as ir
 from onnxscript import nn
 
-from onnxmt.precision import ActivationRange, Array, Recipe, StoredArray, matrix_form, table_form
+from onnxmt.precision import ActivationRange, Array, Recipe, StoredArray, TableForm, matrix_form, table_form
 
 
 class ReadWeight(Protocol):
@@ -35,11 +35,39 @@ class Wanted:
     optional: bool = False
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TableRows:
+    """In which rows a trimmed model's token tables are stored: those of `kept` (ids, ascending), then all others.
+
+    They are two arrays of the weights file. A decoder and its head use the first alone, an encoder (`whole`) both.
+    """
+
+    kept: Array
+    vocabulary: int
+    whole: bool
+
+    @property
+    def others(self) -> Array:
+        """The ids that are not kept, ascending."""
+        return np.setdiff1d(np.arange(self.vocabulary), self.kept)
+
+    def places(self) -> StoredArray:
+        """Return the row of each id, int32 [vocabulary]; an id that is not kept has a row beyond those of the head."""
+
+        def make() -> Array:
+            rows = np.empty(self.vocabulary, np.int32)
+            rows[np.concatenate([self.kept, self.others])] = np.arange(self.vocabulary, dtype=np.int32)
+            return rows
+
+        return StoredArray(key="rows of tokens", shape=(self.vocabulary,), dtype=np.dtype(np.int32), make=make)
+
+
 @dataclass(frozen=True, kw_only=True)
 class WeightBinding:
     """What `attach` needs: the reader, the names present, the recipe, and where each tied weight is really stored.
 
-    `ranges` holds the measured range of a layer's input by the layer's path, for recipes with int8-static.
+    `ranges` holds the measured range of a layer's input by the layer's path, for recipes with int8-static. `rows` says
+    how token tables are stored where the head is trimmed.
     """
 
     read: ReadWeight
@@ -47,6 +75,7 @@ class WeightBinding:
     recipe: Recipe
     ties: Mapping[str, str]
     ranges: Mapping[str, ActivationRange] = field(default_factory=dict)
+    rows: TableRows | None = None
 
     def stored_name(self, name: str) -> str:
         """Return the checkpoint's name for the weight that transformers would use as `name`."""
@@ -243,6 +272,8 @@ class TokenTable(Quantizable):
         super().__init__()
         self._rows, self._width, self.component, self.use = rows, width, component, use
         self._stored: dict[str, Any] = {}
+        self._others: dict[str, Any] = {}
+        self._trimmed: TableRows | None = None
 
     def wanted(self, path: str) -> Iterator[Wanted]:
         """Yield the table [rows, width]."""
@@ -250,12 +281,31 @@ class TokenTable(Quantizable):
 
     def attach(self, path: str, binding: WeightBinding) -> None:
         """Store the table in the recipe's precision, under the name of the weight that it is tied to."""
+        self._trimmed = rows = binding.rows
+        if rows is None:
+            self._form = self._attach_part(path, binding, self._stored, None)
+            return
+        self._form = self._attach_part(path, binding, self._stored, rows.kept)
+        if self.use == "gather":
+            self.places = parameter(rows.places(), "places")
+        if rows.whole:
+            self._others_form = self._attach_part(path, binding, self._others, rows.others, label="others")
+
+    def _attach_part(
+        self, path: str, binding: WeightBinding, stored: dict[str, Any], ids: Array | None, *, label: str = ""
+    ) -> TableForm:
+        """Store the rows `ids` of the table (None: all of them)."""
         full = binding.stored_name(f"{path}.weight")
         precision, measured = self.precision(path, binding.recipe), binding.ranges.get(path)
-        self._form = table_form(precision, rows=self._rows, columns=self._width, measured=measured)
-        for name, array in self._form.arrays(full, lambda: binding.read(full), use=self.use).items():
-            self._stored[name] = parameter(array, name)
-            setattr(self, name, self._stored[name])
+        count = self._rows if ids is None else len(ids)
+        form = table_form(precision, rows=count, columns=self._width, measured=measured)
+        key = full if ids is None else f"{full}[{label or 'kept'}]"
+        read = (lambda: binding.read(full)) if ids is None else (lambda: binding.read(full)[ids])
+        for name, array in form.arrays(key, read, use=self.use).items():
+            own = f"{label}_{name}" if label else name
+            stored[name] = parameter(array, own)
+            setattr(self, own, stored[name])
+        return form
 
 
 class Embedding(TokenTable):
@@ -267,8 +317,24 @@ class Embedding(TokenTable):
 
     def forward(self, op: Any, ids: Any) -> Any:
         """Emit E[ids] · scale, [B, T, width]."""
-        rows = self._form.gather(op, ids, self._stored)
+        rows = self._looked_up(op, ids)
         return rows if self._scale == 1.0 else op.Mul(rows, self._scale)
+
+    def _looked_up(self, op: Any, ids: Any) -> Any:
+        """Emit E[ids]. In a trimmed decoder an id that is not kept has no row, which the look-up refuses."""
+        if self._trimmed is None:
+            return self._form.gather(op, ids, self._stored)
+        places = op.Gather(self.places, ids)
+        if not self._trimmed.whole:
+            return self._form.gather(op, places, self._stored)
+        kept, last = (_int32(op, number) for number in (len(self._trimmed.kept), len(self._trimmed.kept) - 1))
+        first = self._form.gather(op, op.Min(places, last), self._stored)
+        second = self._others_form.gather(op, op.Max(op.Sub(places, kept), _int32(op, 0)), self._others)
+        return op.Where(op.Unsqueeze(op.Less(places, kept), [-1]), first, second)
+
+
+def _int32(op: Any, number: int) -> Any:
+    return op.Constant(value=ir.tensor(np.array(number, np.int32)))
 
 
 class LogitsBias(Weighted):
@@ -286,7 +352,13 @@ class LogitsBias(Weighted):
         """Create the parameter when the checkpoint has it."""
         self.value = None
         if path in binding.present:
-            self.value = parameter(_as_stored(path, (self._size,), binding.read), "value")
+            array = _as_stored(path, (self._size,), binding.read)
+            if binding.rows is not None:
+                kept, whole = binding.rows.kept, array.make
+                array = StoredArray(
+                    key=f"{path}[kept]|fp32", shape=(len(kept),), dtype=_FLOAT32, make=lambda: whole()[kept]
+                )
+            self.value = parameter(array, "value")
 
     def recovered(self, path: str, stored: StoredFp32) -> Iterator[tuple[str, Callable[[], Array]]]:
         """Yield the bias where the graph has one."""

@@ -13,7 +13,7 @@ from onnxmt.errors import UsageError
 
 COMPONENTS = ("encoder", "decoder", "cross_kv", "lm_head", "embedding")
 PRECISIONS = ("fp32", "fp16", "int8", "int8-dynamic", "int8-static", "int4")
-KEEP = "keep_fp32"
+KEEP, TRIM = "keep_fp32", "trim_head"
 # Whose precision a component takes in a mixture that names no preset and not this component, the first that is named:
 # cross-attention projections and head are parts of a decoder, and a tied head and embedding share one table only in one
 # format.
@@ -30,7 +30,8 @@ class Recipe:
     to the decoder's cross-attention keys and values, `lm_head` the output projection, `embedding` the token tables.
     `keep_fp32` are fnmatch patterns over weight paths that stay in fp32, such as `decoder.layers.5.*`; a leading
     `model.` may be left out, and a layer that is stored stacked with others (q_proj, k_proj, v_proj) is kept when one
-    of them is. fp16 is the format of a whole model, since activations and the cache have it too. Raises UsageError.
+    of them is. fp16 is the format of a whole model, since activations and the cache have it too. With `trim_head` the
+    output projection has rows for those tokens alone that the target side can produce. Raises UsageError.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Recipe:
     lm_head: str = "fp32"
     embedding: str = "fp32"
     keep_fp32: tuple[str, ...] = ()
+    trim_head: bool = False
 
     def __post_init__(self) -> None:
         problems = [
@@ -65,8 +67,8 @@ class Recipe:
 
     @property
     def exact(self) -> bool:
-        """True when every component is fp32: the graphs must then equal the reference."""
-        return set(self.components.values()) == {"fp32"}
+        """True when every component is fp32, and whole: the graphs must then equal the reference."""
+        return set(self.components.values()) == {"fp32"} and not self.trim_head
 
     @property
     def half(self) -> bool:
@@ -113,7 +115,13 @@ class Recipe:
     def keeping(self, patterns: Sequence[str]) -> Recipe:
         """Return this recipe with further layers kept in fp32, named after what it is."""
         kept = (*self.keep_fp32, *(p for p in dict.fromkeys(patterns) if p not in self.keep_fp32))
-        return dataclasses.replace(self, name=canonical_name(self.components, kept), keep_fp32=kept)
+        name = canonical_name(self.components, kept, trim_head=self.trim_head)
+        return dataclasses.replace(self, name=name, keep_fp32=kept)
+
+    def with_head(self, *, trimmed: bool) -> Recipe:
+        """Return this recipe with a trimmed head, or with a whole one, named after what it is."""
+        name = canonical_name(self.components, self.keep_fp32, trim_head=trimmed)
+        return dataclasses.replace(self, name=name, trim_head=trimmed)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the recipe as plain data for the manifest."""
@@ -126,7 +134,7 @@ def matches(pattern: str, path: str) -> bool:
     return any(fnmatch.fnmatchcase(form, pattern) for name in names for form in (name, f"{name}.weight"))
 
 
-def canonical_name(components: Mapping[str, str], keep_fp32: Sequence[str] = ()) -> str:
+def canonical_name(components: Mapping[str, str], keep_fp32: Sequence[str] = (), *, trim_head: bool = False) -> str:
     """Return the one name of a recipe: its commonest precision (the first of equals), what differs, what is kept.
 
     `recipe` reads it back. A mixture of equal parts is named by the component that comes first.
@@ -134,13 +142,14 @@ def canonical_name(components: Mapping[str, str], keep_fp32: Sequence[str] = ())
     counts = Counter(components[component] for component in COMPONENTS)
     base = max(counts, key=lambda precision: counts[precision])
     parts = [base, *(f"{c}={components[c]}" for c in COMPONENTS if components[c] != base)]
-    return ",".join([*parts, *(f"{KEEP}={pattern}" for pattern in keep_fp32)])
+    return ",".join([*parts, *([TRIM] if trim_head else []), *(f"{KEEP}={pattern}" for pattern in keep_fp32)])
 
 
-def _of(components: Mapping[str, str], keep_fp32: tuple[str, ...] = ()) -> Recipe:
+def _of(components: Mapping[str, str], keep_fp32: tuple[str, ...] = (), *, trim_head: bool = False) -> Recipe:
     return Recipe(
-        name=canonical_name(components, keep_fp32),
+        name=canonical_name(components, keep_fp32, trim_head=trim_head),
         keep_fp32=keep_fp32,
+        trim_head=trim_head,
         encoder=components["encoder"],
         decoder=components["decoder"],
         cross_kv=components["cross_kv"],
@@ -156,12 +165,13 @@ def _uniform(precision: str) -> Recipe:
 PRESETS: Mapping[str, Recipe] = {name: _uniform(name) for name in PRECISIONS}
 
 
-def recipe(text: str, *, keep_fp32: Sequence[str] = ()) -> Recipe:
+def recipe(text: str, *, keep_fp32: Sequence[str] = (), trim_head: bool = False) -> Recipe:
     """Read a recipe: a preset (`int8`), a mixture (`encoder=fp32,decoder=int8`), or both (`int8,encoder=fp32`).
 
     A component that is not named has the preset's precision. Without a preset, cross_kv, lm_head and embedding follow
-    the decoder (lm_head and embedding each other first), and all else is fp32. `keep_fp32=PATTERN` may stand among
-    them, and `keep_fp32` adds patterns. Raises UsageError that names every fault.
+    the decoder (lm_head and embedding each other first), and all else is fp32. `keep_fp32=PATTERN` and `trim_head` may
+    stand among them, `keep_fp32` adds patterns, and `trim_head` trims the head. Raises UsageError that names every
+    fault, and for a trimmed head in fp32, which is the yardstick and what is verified.
     """
     parts = [part.strip() for part in text.split(",")]
     base = PRESETS.get(parts[0])
@@ -170,7 +180,9 @@ def recipe(text: str, *, keep_fp32: Sequence[str] = ()) -> Recipe:
     problems: list[str] = []
     for part in parts if base is None else parts[1:]:
         key, equals, value = (side.strip() for side in part.partition("="))
-        if not equals:
+        if part == TRIM:
+            trim_head = True
+        elif not equals:
             problems.append(f"{part!r} is no preset" + (" that can stand there" if part in PRESETS else ""))
         elif key == KEEP and value:
             kept.append(value)
@@ -189,7 +201,12 @@ def recipe(text: str, *, keep_fp32: Sequence[str] = ()) -> Recipe:
         )
     components = {c: given.get(c) or _default(c, base, given) for c in COMPONENTS}
     patterns = tuple(dict.fromkeys((*kept, *keep_fp32)))
-    return _of(components, patterns)
+    if trim_head and set(components.values()) == {"fp32"}:
+        raise UsageError(
+            f"precision {text!r} cannot have a trimmed head (--trim-head): fp32 is what is verified against PyTorch, "
+            "and a trimmed head changes its scores. Trim int8, int4 or another precision"
+        )
+    return _of(components, patterns, trim_head=trim_head)
 
 
 def _default(component: str, base: Recipe | None, given: Mapping[str, str]) -> str:

@@ -57,12 +57,15 @@ class BatchNeeds:
     length_limit: int
 
     @classmethod
-    def of(cls, dimensions: Dimensions, *, length_limit: int) -> BatchNeeds:
-        """Read them off a manifest's sizes; `length_limit` is the most tokens that an output may have."""
+    def of(cls, dimensions: Dimensions, *, length_limit: int, scored: int | None = None) -> BatchNeeds:
+        """Read them off a manifest's sizes; `length_limit` is the most tokens that an output may have.
+
+        `scored`: the rows of a trimmed head; None for one that scores every token.
+        """
         width = dimensions.decoder_heads * dimensions.head_dim
         return cls(
             position=2 * dimensions.decoder_layers * width * _FLOAT,
-            scores=_SCORES * dimensions.target_vocabulary * _FLOAT,
+            scores=_SCORES * (scored or dimensions.target_vocabulary) * _FLOAT,
             length_limit=length_limit,
         )
 

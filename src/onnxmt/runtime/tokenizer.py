@@ -93,6 +93,12 @@ class Tokenizer(Protocol):
     def unwritable(self, sample: str) -> str:
         """The characters of `sample` that the target side cannot write at all: a model that lacks Chinese, say."""
 
+    def target_tokens(self) -> frozenset[int] | str:
+        """The ids that a text on the target side consists of, special tokens included.
+
+        Or, for a person, why that is every id: source and target share all their pieces, say.
+        """
+
     def forced_bos_token_id(self, target: str | None = None) -> int | None:
         """The id that the decoder must generate first to answer in `target`; None for a family that has no such id."""
 

@@ -14,6 +14,7 @@ from onnxmt.bundle import Bundle, read_bundle
 from onnxmt.errors import BundleFormatError, UsageError
 from onnxmt.manifest import GENERATION_CONFIG_NAME, Languages
 from onnxmt.runtime.decoder import Seq2SeqModel, load_graphs
+from onnxmt.runtime.engine import Engine
 from onnxmt.runtime.languages import is_chinese
 from onnxmt.runtime.memory import BatchNeeds, parse_bytes, resident_bytes
 from onnxmt.runtime.session import RuntimeOptions
@@ -23,7 +24,7 @@ from onnxmt.runtime.translation import (
     TranslateOptions,
     Translation,
 )
-from onnxmt.runtime.work import Engine, Errors, Work
+from onnxmt.runtime.work import Errors, Work
 
 DEMO_MODEL = "demo"
 # translate_stream reads ahead to sort by length: little at first, so that the first answer comes soon.
@@ -65,7 +66,11 @@ class Translator:
             default=self.direction,
             codes_in_text=bundle.manifest.tokenizer.get("kind") == "marian",
             workers=runtime.workers,
-            needs=BatchNeeds.of(bundle.manifest.dimensions, length_limit=settings.length_limit),
+            needs=BatchNeeds.of(
+                bundle.manifest.dimensions,
+                length_limit=settings.length_limit,
+                scored=bundle.manifest.precision.scored,
+            ),
             spare_memory=_spare_memory(runtime),
         )
 
@@ -137,7 +142,7 @@ class Translator:
         """Translate a text, or a list of texts into a list of the same length and order.
 
         Raises UsageError for anything else, InputTooLongError (without `split`), TokenizerError, UnknownLanguageError,
-        GenerationSettingsError, DecodingError or SessionError.
+        GenerationSettingsError, DecodingError, SessionError or, with `strict`, DoubtfulTranslationError.
         """
         if isinstance(text, str):
             return self.translate_detailed(text, options=options).text
@@ -161,7 +166,8 @@ class Translator:
         """Translate as `translate` does, with scores, tokens, segments, alternatives and warnings.
 
         With `errors="return"` a text that cannot be encoded (too long, unknown language code) comes back as a
-        Translation whose `error` says why, and the others are translated.
+        Translation whose `error` says why, and the others are translated. One that `strict` does not allow has an
+        `error` too, beside its text and warnings.
         """
         texts = [text] if isinstance(text, str) else _checked_texts(text)
         work = Work(self._engine, options or TranslateOptions(), errors)
@@ -228,8 +234,8 @@ def _checked_texts(texts: Sequence[str]) -> Sequence[str]:
 
 
 def _source_language(codes: Languages) -> str:
-    """The language by whose rules sentences end, where the caller does not say."""
-    return codes.source[0] if len(codes.source) == 1 else "en"
+    """The language by whose rules sentences end, where the caller does not say; "" where there are several."""
+    return codes.source[0] if len(codes.source) == 1 else ""
 
 
 def _target_language(codes: Languages) -> str:

@@ -241,6 +241,10 @@ class CodedTokenizer:
         text = self._engine.decode([index for index in map(int, ids) if index not in self._languages_by_id])
         return clean_up_spaces(text) if self._settings.clean_up_spaces else text
 
+    def target_tokens(self) -> frozenset[int] | str:
+        """Why it is every id: there is one vocabulary."""
+        return "its languages share one vocabulary, any token of which can be generated"
+
     def unwritable(self, sample: str) -> str:
         """The characters of `sample` that no token can write: the model cannot answer in a language that needs them."""
         return self._engine.unwritable(sample)

@@ -311,6 +311,15 @@ class MarianTokenizer:
         text = text.replace("▁", " ").strip()
         return clean_up_spaces(text) if self._settings.clean_up_spaces else text
 
+    def target_tokens(self) -> frozenset[int] | str:
+        """The ids of the pieces of target.spm, of the added tokens and of `<unk>`; why it is every id, otherwise."""
+        if self._settings.separate_vocabularies:
+            return "it has a vocabulary of its own for the target side, so that its head holds nothing else"
+        model = self._target_model
+        pieces = {model.id_to_piece(index) for index in range(model.get_piece_size())}
+        ids = {self._vocabulary[piece] for piece in pieces if piece in self._vocabulary}
+        return frozenset(ids | {self._eos, self._unk} | {token.id for token in self._settings.added})
+
     def unwritable(self, sample: str) -> str:
         """The characters of `sample` that no target-side token can write."""
         known = self._pieces.values()

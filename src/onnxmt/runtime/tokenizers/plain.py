@@ -162,6 +162,10 @@ class PlainTokenizer:
         text = self._engine.decode(ids)
         return clean_up_spaces(text) if self._settings.clean_up_spaces else text
 
+    def target_tokens(self) -> frozenset[int] | str:
+        """Why it is every id: there is one vocabulary."""
+        return "source and target share one vocabulary, any token of which can be generated"
+
     def unwritable(self, sample: str) -> str:
         """The characters of `sample` that no token can write: the model cannot answer in a language that needs them."""
         return self._engine.unwritable(sample)
