@@ -29,6 +29,7 @@ from onnxmt.folder_writer import (
     write_failed,
 )
 from onnxmt.manifest import MANIFEST_NAME, FileEntry, Manifest
+from onnxmt.store.resolving import opened, stored_version
 
 BUNDLE = FolderKind(noun="bundle", marker=MANIFEST_NAME)
 
@@ -59,6 +60,7 @@ class BundleWriter(FolderWriter):
     """
 
     def __init__(self, output: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        require_changeable(Path(output))
         super().__init__(output, kind=BUNDLE, overwrite=overwrite)
 
     def described(self, manifest: Manifest) -> Bundle:
@@ -82,15 +84,20 @@ class BundleWriter(FolderWriter):
 
 def check_output(output: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Raise OutputError where a BundleWriter would refuse `output`: call it before long work starts."""
+    require_changeable(Path(output))
     check_folder_output(output, kind=BUNDLE, overwrite=overwrite)
 
 
 def read_bundle(folder: str | os.PathLike[str], *, check: Literal["hash", "size"] = "hash") -> Bundle:
     """Read a bundle and check every file that its manifest lists, by SHA-256 or by size alone.
 
-    Files that the manifest does not list are ignored. Raises ModelNotFoundError where there is no such folder,
+    Files that the manifest does not list are ignored. NAME:VERSION and NAME:ALIAS are read from the store, where there
+    is no path of that name. Raises ModelNotFoundError where there is no such folder,
     BundleFormatError, BundleFileMissingError (all missing files named) or BundleFileAlteredError (all altered files).
     """
+    stored = opened(folder, lambda found: read_bundle(found, check=check))
+    if stored is not None:
+        return stored
     shown, folder = os.fspath(folder), Path(folder).absolute()
     manifest = Manifest.from_dict(_read_json(folder, shown), where=f"{shown}/{MANIFEST_NAME}")
     missing = [entry.path for entry in manifest.files if not (folder / entry.path).is_file()]
@@ -118,6 +125,7 @@ def update_manifest(bundle: Bundle, manifest: Manifest, *, written: Sequence[str
     `written` names files of the bundle that were added or rewritten since: they are hashed anew; every other entry is
     kept as it was read. Raises OutputError.
     """
+    require_changeable(bundle.folder)
     temporary = bundle.folder / f".{MANIFEST_NAME}{PARTIAL_MARK}{os.getpid()}-{secrets.token_hex(4)}"
     try:
         kept = [entry for entry in bundle.manifest.files if entry.path not in written]
@@ -132,6 +140,15 @@ def update_manifest(bundle: Bundle, manifest: Manifest, *, written: Sequence[str
     finally:
         temporary.unlink(missing_ok=True)
     return Bundle(folder=bundle.folder, manifest=complete)
+
+
+def require_changeable(folder: Path) -> None:
+    """Raise OutputError for a version in the store, whose name must never mean something else."""
+    if (stored := stored_version(folder)) is not None:
+        raise OutputError(
+            f"{stored} is a version in the store, which never changes: change the bundle that it was made of, and add "
+            "that as a new version (onnxmt models add)"
+        )
 
 
 def _read_json(folder: Path, shown: str) -> object:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from onnxmt.errors import DownloadError, MissingExtraError, MissingFileError, ModelNotFoundError
+from onnxmt.store.names import parse_name
 from onnxmt.weights import open_weights, preferred_entry, shard_files, weight_files
 
 FORMS = (
@@ -58,6 +59,11 @@ def resolve(model: str | Path, *, files: Files = "all") -> ResolvedModel:
     text = str(model)
     if text == "demo":
         return _demo()
+    if parse_name(text) is not None:
+        raise ModelNotFoundError(
+            f"{_quoted(text)} is no file or folder, and names a version in the store (onnxmt models list), which is a "
+            f"bundle: a checkpoint is read here; {FORMS}"
+        )
     match = HUB_ID.fullmatch(text)
     if match is None or isinstance(model, Path) or not _is_hub_id(match["id"]) or ".." in (match["revision"] or ""):
         raise ModelNotFoundError(f"{_quoted(text)} names no model: there is no such file or folder; {FORMS}")

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnxmt.bundle import Bundle, read_bundle, update_manifest
+from onnxmt.bundle import Bundle, read_bundle, require_changeable, update_manifest
 from onnxmt.checkpoint import read_checkpoint
 from onnxmt.errors import RecordingError, UsageError
 from onnxmt.hub import resolve
@@ -65,6 +65,8 @@ def verify(
     options, progress = options or VerifyBundleOptions(), progress or Silent()
     progress.step("read the bundle")
     found = read_bundle(bundle)
+    if options.write:
+        require_changeable(found.folder)
     exact = found.manifest.precision.exact
     if options.write and not exact:
         raise UsageError(

@@ -11,4 +11,5 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Make a bundle": ("migrate", "export", "quantize", "verify"),
     "Use it": ("translate", "serve", "inspect"),
     "Measure it": ("evaluate", "bench", "plan", "report"),
+    "Keep versions": ("models",),
 }

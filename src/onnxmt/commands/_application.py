@@ -17,7 +17,7 @@ _HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 # \b keeps click from joining the lines.
 _EPILOG = """\
 MODEL is a folder in Hugging Face format, the ORG/NAME[@REVISION] of a model on the hub, or `demo`. BUNDLE is a folder
-that `migrate` or `export` wrote.
+that `migrate` or `export` wrote, NAME:VERSION or NAME:ALIAS of one in the store (`onnxmt models`), or `demo`.
 
 \b
 Examples:
@@ -100,8 +100,11 @@ def _application(arguments: Sequence[str]) -> typer.Typer:
     application.callback()(_onnxmt)
     known = verbs()
     for name in arguments[:1] if arguments and arguments[0] in known else known:
-        function = getattr(importlib.import_module(f"onnxmt.commands.{name}"), name)
-        application.command(name, context_settings=_HELP_OPTIONS)(function)
+        verb = getattr(importlib.import_module(f"onnxmt.commands.{name}"), name)
+        if isinstance(verb, typer.Typer):  # a verb with sub-commands
+            application.add_typer(verb, name=name)
+        else:
+            application.command(name, context_settings=_HELP_OPTIONS)(verb)
     return application
 
 

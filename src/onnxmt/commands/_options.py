@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,15 +19,25 @@ DEMO_BUNDLE = Path(__file__).parents[1] / "demo" / "bundle"
 
 
 def bundle_place(folder: Path | None) -> Path | None:
-    """`demo`, where a bundle is wanted, is the packaged one; a folder of that name comes first, as everywhere."""
-    return DEMO_BUNDLE if folder is not None and str(folder) == "demo" and not folder.exists() else folder
+    """`demo`, where a bundle is wanted, is the packaged one, NAME:VERSION and NAME:ALIAS are in the store.
+
+    A path of that name comes first, as everywhere.
+    """
+    if folder is None or os.path.lexists(folder):
+        return folder
+    if str(folder) == "demo":
+        return DEMO_BUNDLE
+    from onnxmt.store.resolving import find
+
+    found = find(folder)
+    return folder if found is None else found.folder
 
 
 BundleFolder = Annotated[
     Path,
     typer.Argument(
         metavar="BUNDLE",
-        help="A folder that migrate or export wrote, or demo.",
+        help="A folder that migrate or export wrote, NAME:VERSION|ALIAS in the store, or demo.",
         show_default=False,
         callback=bundle_place,
     ),
@@ -100,8 +111,11 @@ def bundle_folder(output: Path | None, *, model: str, precision: str) -> Path:
     """
     if output is not None:
         return output
-    path = Path(model)
+    from onnxmt.store.resolving import stored_version
+
+    path, stored = Path(model), stored_version(model)
     name = path.resolve().name if path.exists() else model.partition("@")[0].rpartition("/")[2]
+    name = name if stored is None else f"{stored.name}-{stored.ref}"
     return Path(re.sub(r"[^\w.+-]+", "-", f"{name}-{precision}").strip("-.") or "bundle")
 
 

@@ -63,7 +63,7 @@ def bench(
       onnxmt bench ./en-zh-int8 ./en-zh-int4 --peers torch,ctranslate2
       onnxmt bench ./en-zh-int8 --sentences news.txt --target-tokens source --batch 32 --threads 1 --concurrency 2
     """
-    from onnxmt.bundle import read_bundle
+    from onnxmt.bundle import read_bundle, require_changeable
     from onnxmt.commands._console import print_json, stdout_console, step_progress, warn
     from onnxmt.errors import UsageError
     from onnxmt.measure.bench import BenchOptions, parse_peers, run_bench
@@ -83,6 +83,8 @@ def bench(
     with step_progress() as progress:
         progress.step("read the bundles")
         found = [read_bundle(bundle_place(folder) or folder) for folder in bundles]
+        for one in found if write else ():
+            require_changeable(one.folder)
         _refuse_unequal(found)
         specs = _specs(found) + parse_peers(
             peers, checkpoint=_checkpoint(found, checkpoint, peers), pythons=peer_python or ()

@@ -18,7 +18,7 @@ def inspect(
         str | None,
         typer.Argument(
             metavar="WHAT",
-            help="The folder of a bundle or a checkpoint, a hub id, demo.  [default: the packaged demo bundle]",
+            help="The folder of a bundle or a checkpoint, NAME:VERSION|ALIAS, a hub id, demo.  [default: demo bundle]",
             show_default=False,
         ),
     ] = None,
@@ -53,7 +53,7 @@ def inspect(
     from onnxmt.errors import UsageError
     from onnxmt.manifest import MANIFEST_NAME
 
-    what = str(DEMO_BUNDLE) if what is None else what
+    what = str(DEMO_BUNDLE) if what is None else _stored(what)
     if (Path(what) / MANIFEST_NAME).is_file():
         from onnxmt.inspection.bundle_view import bundle_facts, bundle_page
 
@@ -79,6 +79,14 @@ def inspect(
         print_json(checkpoint_json(facts))
     else:
         print(checkpoint_page(facts))
+
+
+def _stored(what: str) -> str:
+    """The folder of NAME:VERSION or NAME:ALIAS; anything else as it is."""
+    from onnxmt.store.resolving import find
+
+    found = find(what)
+    return what if found is None else str(found.folder)
 
 
 def _draw(bundle: Bundle, path: Path) -> None:

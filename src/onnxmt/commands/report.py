@@ -30,7 +30,7 @@ def report(
       onnxmt report ./en-zh
       onnxmt report demo -o demo.html
     """
-    from onnxmt.bundle import read_bundle
+    from onnxmt.bundle import read_bundle, require_changeable
     from onnxmt.commands._console import print_json
     from onnxmt.commands._options import DEMO_BUNDLE
     from onnxmt.commands._sink import Sink
@@ -43,6 +43,7 @@ def report(
         raise UsageError("--json and -o - both write to standard output: name a file with -o, or leave --json out")
     found = read_bundle(bundle)
     if output is None:
+        require_changeable(found.folder)
         add_report(found)
         path = bundle / REPORT_NAME
     else:

@@ -25,6 +25,7 @@ from onnxmt.runtime.translation import (
     Translation,
 )
 from onnxmt.runtime.work import Errors, Work
+from onnxmt.store.resolving import opened, stored_version
 
 DEMO_MODEL = "demo"
 # translate_stream reads ahead to sort by length: little at first, so that the first answer comes soon.
@@ -85,11 +86,20 @@ class Translator:
     ) -> Translator:
         """Load the bundle in folder `model`; None or "demo" is the demo model that comes with onnxmt.
 
+        NAME:VERSION and NAME:ALIAS are in the store (ONNXMT_STORE), an existing path of that name apart; what an alias
+        means is settled once, here.
+
         Loads exactly the files that the manifest lists. `memory_limit`, such as "512Mi", is what this process may come
         to: batches are cut to fit, and it is an error when the loaded model is beyond it. Raises ModelNotFoundError,
         BundleError, TokenizerError, GenerationSettingsError, SessionError, and UsageError for the limit.
         """
-        bundle = read_bundle(_folder_of(model), check=check)
+        if model is not None:  # a version that is removed while it is loaded is looked up again
+            stored = opened(
+                model, lambda folder: cls.load(folder, options=options, check=check, memory_limit=memory_limit)
+            )
+            if stored is not None:
+                return stored
+        bundle = _versioned(read_bundle(_folder_of(model), check=check))
         manifest, runtime = bundle.manifest, options or RuntimeOptions()
         if memory_limit is not None:
             runtime = dataclasses.replace(runtime, memory_limit=parse_bytes(memory_limit))
@@ -250,6 +260,14 @@ def _folder_of(model: str | os.PathLike[str] | None) -> Path | str:
     if model is None or (model == DEMO_MODEL and not Path(DEMO_MODEL).exists()):  # a path wins, as in hub.resolve
         return Path(__file__).parent.parent / "demo" / "bundle"
     return os.fspath(model)
+
+
+def _versioned(bundle: Bundle) -> Bundle:
+    """A bundle of the store knows which version it is."""
+    stored = stored_version(bundle.folder)
+    if stored is None:
+        return bundle
+    return dataclasses.replace(bundle, manifest=dataclasses.replace(bundle.manifest, version=stored.ref))
 
 
 def read_settings(bundle: Bundle) -> GenerationSettings:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import secrets
 import shutil
@@ -92,6 +91,8 @@ def abandoned(path: Path) -> bool:
 
 
 def _try_lock(descriptor: int) -> bool:
+    import fcntl  # POSIX alone; the rest of onnxmt, which imports this module, is not
+
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -105,6 +106,8 @@ def copy_file(source: Path, target: Path) -> None:
     """Copy a file's bytes: by reference where the file system can (a reflink), so that it takes no room."""
     with source.open("rb") as read, target.open("xb") as write:
         try:
+            import fcntl
+
             fcntl.ioctl(write.fileno(), _FICLONE, read.fileno())
         except OSError:  # not this file system, or not these two
             shutil.copyfileobj(read, write, 2**20)

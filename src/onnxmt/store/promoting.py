@@ -57,14 +57,14 @@ def promote(shelf: Shelf, ref: str, *, options: PromoteOptions | None = None) ->
     while True:
         state = shelf.require()
         version = shelf.version(ref, state)
-        if options.alias in state.versions:
-            raise StoreError(f"{options.alias!r} is a version of {shelf.name}, so it cannot be an alias: name another")
+        _require_no_version(shelf, state, options.alias)
         against = _rival(state, options.alias, version)
         found = _judged(shelf, version, against, options)
         with shelf.changing() as change:
             now = change.state
             if now.version_of(ref) != version or _rival(now, options.alias, version) != against:
                 continue  # somebody else was quicker: judge against what is there now
+            _require_no_version(shelf, now, options.alias)
             held = now.aliases.get(options.alias)
             before = None if held is None else held.version
             if before == version:
@@ -158,6 +158,12 @@ class _Judged:
     faults: tuple[str, ...]
     notes: tuple[str, ...]
     evidence: Mapping[str, Any]
+
+
+def _require_no_version(shelf: Shelf, state: State, alias: str) -> None:
+    """A name means one thing: a version, now or once, or an alias."""
+    if alias in state.versions or alias in state.removed:
+        raise StoreError(f"{alias!r} is a version of {shelf.name}, so it cannot be an alias: name another")
 
 
 def _rival(state: State, alias: str, version: str) -> str | None:
