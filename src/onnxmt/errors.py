@@ -23,12 +23,14 @@
     ├── OutputError (OSError)                        the result cannot be written
     ├── SessionError (RuntimeError)                  ONNX Runtime refused a graph, a provider or a run
     ├── BenchError (RuntimeError)                    an engine could not be measured
+    ├── BulkError (RuntimeError)                     a bulk job could not go on; its finished shards are kept
     ├── StoreError (RuntimeError)                    the store of models cannot be read or changed as asked
     ├── DecodingError (RuntimeError)                 no token can be chosen: scores are NaN, or everything is banned
     └── LimitMissedError                             work was done and a limit was missed (exit code 1)
         ├── VerificationError                        the graphs do not equal the reference
         ├── QualityGateError                         a precision loses more quality against fp32 than is allowed
         ├── PromotionRefusedError                    a version is not good enough for the alias it was to get
+        ├── DoubtfulTranslationError                 a translation has warnings, and strict allows none
         └── SizeLimitError                           a quantised model is not smaller than its fp32 one
 
 A message names the thing, what was found, what is allowed, and the fix.
@@ -41,6 +43,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from onnxmt.measure.gate_report import GateReport
+    from onnxmt.runtime.translation import Translation
 
 
 class OnnxmtError(Exception):
@@ -162,6 +165,10 @@ class StoreError(OnnxmtError, RuntimeError):
     """The store of models cannot be read, or not be changed as it was asked to be."""
 
 
+class BulkError(OnnxmtError, RuntimeError):
+    """A bulk job could not go on: no cluster, or workers that die; what is finished is kept for the next run."""
+
+
 class DecodingError(OnnxmtError, RuntimeError):
     """No token can be chosen: the model's scores are not numbers, or the settings ban every token."""
 
@@ -189,6 +196,17 @@ class QualityGateError(LimitMissedError):
 
 class PromotionRefusedError(LimitMissedError):
     """A version failed its gate, or is worse than the one it would replace by more than the limits."""
+
+
+class DoubtfulTranslationError(LimitMissedError):
+    """A translation has warnings and `strict` makes them errors; `translations` are those of all texts that were given.
+
+    A stream gives its texts in windows: then they are those of the window.
+    """
+
+    def __init__(self, message: str, *, translations: Sequence[Translation]) -> None:
+        self.translations = tuple(translations)
+        super().__init__(message)
 
 
 class SizeLimitError(LimitMissedError):
