@@ -20,8 +20,8 @@ from onnxmt.manifest import MANIFEST_NAME
 from onnxmt.runtime.translation import TranslateOptions
 from onnxmt.runtime.translator import Translator
 
-_CHUNK = 2**20
 _MOST_SHARDS = 5_000
+_DRAWING = ("sample", "temperature", "top_k", "top_p", "seed")
 Runner = Callable[[Task, Sequence[Shard]], Iterator[ShardRecord]]
 """Has shards translated, in any order, wherever; yields each one's record when it is finished."""
 
@@ -52,8 +52,9 @@ class BulkOptions:
         ]
         if self.options.alternatives:
             problems.append("alternatives have no place in the output")
-        if self.options.sample:
-            problems.append("sampling would give other texts each time that a shard is done again")
+        drawing = [name for name in _DRAWING if getattr(self.options, name) not in (None, False)]
+        if drawing:
+            problems.append(f"{', '.join(drawing)}: draws would differ each time that a shard is done again")
         if problems:
             raise UsageError(f"bulk options: {'; '.join(problems)}")
 

@@ -68,6 +68,21 @@ def translate(
         ),
     ] = "latency",
     provider: Provider = "cpu",
+    ray: Annotated[
+        bool,
+        typer.Option(
+            "--ray",
+            help="Translate one large .txt, .jsonl or .parquet file on a Ray cluster: of this machine, or that at the "
+            "address (HOST:PORT, auto) that may follow. Begun again, it goes on where it was.",
+        ),
+    ] = False,
+    field: Annotated[
+        str | None, typer.Option(metavar="NAME", help="--ray: the field or column to translate.  [default: text]")
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="--ray: workers, each with --threads CPUs.  [default: as many as fit]"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Translate texts, files, or standard input, line by line.
@@ -85,6 +100,7 @@ def translate(
       onnxmt translate "Good morning." "Where is the nearest station?"
       onnxmt translate --model ./en-zh --beams 4 -f book.txt -o book.zh.txt
       tail -f news.txt | onnxmt translate --json
+      onnxmt translate big.jsonl --field body -o big.zh.jsonl --ray
     """
     from onnxmt.commands._console import byte_progress
     from onnxmt.commands._lines import Arguments, Files, standard_input
@@ -94,7 +110,9 @@ def translate(
     from onnxmt.runtime.translation import TranslateOptions
     from onnxmt.runtime.translator import Translator
 
-    if text and file:
+    if not ray and (field is not None or workers is not None):
+        raise UsageError(f"--{'field' if field is not None else 'workers'} has no effect without --ray")
+    if text and file and not ray:
         raise UsageError("give texts or files (-f), not both")
     options = TranslateOptions(
         beams=beams,
@@ -109,6 +127,23 @@ def translate(
         top_p=top_p,
         seed=seed,
     )
+    if ray:
+        from onnxmt.commands._ray import RayCall, translate_with_ray
+
+        call = RayCall(
+            arguments=text or [],
+            files=file or [],
+            output=output,
+            model=model,
+            field=field,
+            options=options,
+            threads=threads,
+            workers=workers,
+            provider=provider,
+            as_json=as_json,
+        )
+        translate_with_ray(call)
+        return
     lines = Arguments(text) if text else Files(file) if file else standard_input()
     watched = output is not None or not sys.stdout.isatty()  # else the lines themselves show how far it is
     with (
