@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from onnxmt.errors import InputTooLongError, SessionError
 from onnxmt.runtime.kept_tokens import KeptTokens
-from onnxmt.runtime.search.types import Step
+from onnxmt.runtime.search.types import SeeingStep, Step
 from onnxmt.runtime.session import RuntimeOptions, Session
 
 __all__ = ["Seq2SeqModel", "Step", "load_model"]
@@ -84,6 +84,10 @@ class Seq2SeqModel:
         """
         return _Decoding(self, cross=self.encode(input_ids, attention_mask), mask=attention_mask)
 
+    def start_seeing(self, input_ids: Ids, attention_mask: Ids) -> SeeingStep:
+        """As `start`, for a step that says at each call which source tokens a row attends to."""
+        return _Decoding(self, cross=self.encode(input_ids, attention_mask), mask=attention_mask).seeing
+
     def empty_past(self, rows: int) -> dict[str, npt.NDArray[Any]]:
         """Return the past of length 0 for the first step."""
         nodes = (self.decoder.inputs[name] for name in self._past)
@@ -110,6 +114,13 @@ class _Decoding:
 
     def __call__(self, tokens: Ids, parents: Ids | None) -> Floats:
         """One call of the `Step` contract."""
+        return self._run(tokens, parents, None)
+
+    def seeing(self, tokens: Ids, parents: Ids | None, view: Ids) -> Floats:
+        """One call of the `SeeingStep` contract."""
+        return self._run(tokens, parents, view)
+
+    def _run(self, tokens: Ids, parents: Ids | None, view: Ids | None) -> Floats:
         rows, new = tokens.shape
         self._check_position(self._length + new)
         if parents is not None and not _is_identity(parents, len(self._sentences)):
@@ -118,7 +129,8 @@ class _Decoding:
             raise SessionError(f"a step got {rows} rows of tokens for {len(self._sentences)} rows of the cache")
         past = self._model.empty_past(rows) if self._past is None else self._past
         ids = tokens if self.kept is None else self.kept.ids[tokens]
-        outputs = self._model.run_decoder({"input_ids": ids, "attention_mask": self._mask, **self._cross, **past})
+        mask = self._mask if view is None else view
+        outputs = self._model.run_decoder({"input_ids": ids, "attention_mask": mask, **self._cross, **past})
         self._past = {name: outputs[_present(name)] for name in past}
         self._length += new
         return outputs["logits"].astype(np.float32, copy=False)

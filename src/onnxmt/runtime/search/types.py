@@ -17,6 +17,9 @@ that leave. The array now belongs to the search, which writes into it: a step th
 read-only array, which the search copies).
 """
 
+SeeingStep: TypeAlias = Callable[[Ids, Ids | None, Ids], Floats]
+"""As `Step`, with a third argument int64 [R, S]: row r attends to the source tokens whose view[r] is 1, and no other."""
+
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:

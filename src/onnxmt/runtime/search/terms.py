@@ -1,0 +1,91 @@
+"""Terms that an output must hold, as tokens: which tokens begin one, which go on with it, which a text has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from onnxmt.runtime.kept_tokens import KeptTokens
+from onnxmt.runtime.scores import Ids
+
+__all__ = ["TargetVocabulary", "Wanted", "WantedTerms"]
+
+
+class TargetVocabulary:
+    """What each token writes, and the tokens that write a given text. Immutable; threads may share it.
+
+    `written`: id → bytes. `kept`: the tokens of a trimmed head; ids are then their places, as in search.
+    """
+
+    def __init__(self, written: Mapping[int, bytes], *, kept: KeptTokens | None = None) -> None:
+        if kept is not None:
+            written = {place: written[token] for place, token in enumerate(kept.ids.tolist()) if token in written}
+        self._written = dict(written)
+        self._tokens: dict[bytes, list[int]] = {}
+        for index, data in self._written.items():
+            self._tokens.setdefault(data, []).append(index)
+        self._longest = max(map(len, self._tokens), default=0)
+
+    def text_of(self, token: int) -> bytes:
+        """What a token writes; nothing for a special one."""
+        return self._written.get(token, b"")
+
+    def can_write(self, term: str) -> bool:
+        """Whether tokens can write this term and nothing else, but for a space in front."""
+        data = term.encode("utf-8", "ignore")
+        reached = {0}
+        for place in range(len(data)):
+            if place in reached:
+                reached.update(place + step for step in self.continuations(data[place:], first=place == 0)[1].tolist())
+        return len(data) in reached
+
+    def continuations(self, rest: bytes, *, first: bool) -> tuple[Ids, Ids]:
+        """The tokens that write a beginning of `rest`, and how many bytes of it each writes.
+
+        With `first` a token may also write a space before it.
+        """
+        tokens: list[int] = []
+        steps: list[int] = []
+        for length in range(1, min(len(rest), self._longest) + 1):
+            for data in (rest[:length], b" " + rest[:length]) if first else (rest[:length],):
+                for token in self._tokens.get(data, ()):
+                    tokens.append(token)
+                    steps.append(length)
+        return np.array(tokens, np.int64), np.array(steps, np.int64)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """A term that an output must hold: its text, how it is found there, and the source tokens that it stands for."""
+
+    text: str
+    pattern: re.Pattern[str]
+    source: tuple[int, ...]
+
+
+class WantedTerms:
+    """All that one sentence's output must hold; a term that is wanted twice is there twice."""
+
+    def __init__(self, wanted: Sequence[Wanted]) -> None:
+        self.wanted = tuple(wanted)
+        self.data = [one.text.encode() for one in wanted]
+        groups: dict[str, list[int]] = {}
+        for number, one in enumerate(wanted):
+            groups.setdefault(one.text, []).append(number)
+        # the longest is looked for first: a term inside another one counts for that one only
+        self._groups = [(text, groups[text]) for text in sorted(groups, key=lambda text: (-len(text), text))]
+
+    def missing(self, text: str, written: frozenset[int]) -> tuple[int, tuple[int, ...]]:
+        """How many terms a text lacks, and the numbers of those that may be written next: not one of `written`."""
+        lacking, total = [], 0
+        for term, numbers in self._groups:
+            found = 0
+            if term in text:
+                text, found = self.wanted[numbers[0]].pattern.subn("\0", text)
+            if found < len(numbers):
+                total += len(numbers) - found
+                lacking += [number for number in numbers if number not in written]
+        return total, tuple(lacking)
