@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from onnxmt.errors import UsageError
 from onnxmt.manifest import Dimensions
+from onnxmt.runtime.decoding import BatchDecoder
+from onnxmt.runtime.engine import Engine
 from onnxmt.runtime.memory import BatchNeeds, parse_bytes, resident_bytes, usual_target
 from onnxmt.runtime.session import RuntimeOptions
 from onnxmt.runtime.translation import TranslateOptions
 from onnxmt.runtime.translator import Translator
-from onnxmt.runtime.work import Work
 from tests.runtime.conftest import FORMAT1
 
 BUNDLE = FORMAT1 / "bundle"
@@ -80,14 +81,19 @@ def test_a_limit_below_the_loaded_model_is_refused() -> None:
         RuntimeOptions(memory_limit=0)
 
 
+def budget(engine: Engine) -> int:
+    settings = dataclasses.replace(engine.settings, num_beams=1)
+    return BatchDecoder(engine, settings, batch_tokens=1024, seed=None).budget
+
+
 def test_batches_are_cut_to_the_limit(expected: list[dict[str, Any]]) -> None:
     texts = [row["source"] for row in expected]
     with Translator.load(BUNDLE, memory_limit="50Gi") as roomy, Translator.load(BUNDLE) as free:
         assert free._engine.spare_memory is None
-        assert Work(roomy._engine, TranslateOptions(beams=1), "raise")._budget == 1024
+        assert budget(roomy._engine) == 1024
         each = roomy._engine.needs.batch(rows=1, source=16)  # type: ignore[union-attr]
         roomy._engine = dataclasses.replace(roomy._engine, spare_memory=3 * each)
-        assert Work(roomy._engine, TranslateOptions(beams=1), "raise")._budget == 48
+        assert budget(roomy._engine) == 48
         assert roomy.translate(texts, options=TranslateOptions(beams=1)) == free.translate(
             texts, options=TranslateOptions(beams=1)
         )

@@ -120,7 +120,7 @@ def test_workers_really_run_side_by_side(expected: list[dict[str, Any]], monkeyp
 
     monkeypatch.setattr(Seq2SeqModel, "encode", waiting)
     with Translator.load(BUNDLE, options=RuntimeOptions(threads=1, workers=2)) as many:
-        assert len(many.translate([expected[0]["source"]] * 2)) == 2
+        assert len(many.translate([expected[0]["source"], expected[1]["source"]])) == 2
 
 
 def test_an_error_in_a_worker_is_the_callers(expected: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:

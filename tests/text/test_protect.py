@@ -181,10 +181,10 @@ def test_the_first_candidate_that_passes_is_taken():
     candidates = [["打开 now", "打开 (1) now", "打开 (1) 现在", "(1)"], ["你好", "您好"]]
     texts = ["Open {a} now.", "Hello."]
     results = translate_protected(
-        texts, lambda asked: candidates, passes=lambda source, text: "现在" in text or "您" in text
+        texts, lambda asked: candidates, passes=lambda source, text, number, rank: "现在" in text or "您" in text
     )
     assert [(r.text, r.inputs, r.ranks) for r in results] == [("打开 {a} 现在", (0,), (2,)), ("您好", (1,), (1,))]
-    results = translate_protected(texts, lambda asked: candidates, passes=lambda source, text: False)
+    results = translate_protected(texts, lambda asked: candidates, passes=lambda source, text, number, rank: False)
     assert [(r.text, r.ranks) for r in results] == [("打开 {a} now", (1,)), ("你好", (0,))]
     assert [r.ranks for r in translate_protected(texts, lambda asked: candidates)] == [(1,), (0,)]
 

@@ -90,6 +90,7 @@ def calibrate(
             beams=1,
             source=requested_language(codes.source, texts.source),
             target=requested_language(codes.target, texts.target),
+            text=None,
         )
         for first in range(0, len(texts.lines), _WINDOW):
             watched.translate_detailed(list(texts.lines[first : first + _WINDOW]), options=how)

@@ -28,12 +28,16 @@ GateOutcome = Literal["passed", "missed", "not needed"]
 
 
 def translate_options(translator: Translator, texts: EvaluationSet, *, beams: int) -> TranslateOptions:
-    """Return how the set is translated: as any text would be, in its languages where the model has a choice."""
+    """Return how the set is translated, in its languages where the model has a choice.
+
+    Sentence by sentence as any text is, but without the text layer: what is measured is the model.
+    """
     codes = translator.bundle.manifest.languages
     return TranslateOptions(
         beams=beams,
         source=requested_language(codes.source, texts.source_language),
         target=requested_language(codes.target, texts.target_language),
+        text=None,
     )
 
 

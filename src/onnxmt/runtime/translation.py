@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from onnxmt.errors import UsageError
 from onnxmt.runtime.settings import GenerationSettings
+from onnxmt.text.layer import TextOptions
+from onnxmt.text.pair import WarningKind
+from onnxmt.text.protect import Method
+
+# How a segment came about: as the text layer tells it, or straight from the model (`plain`).
+SegmentMethod = Method | Literal["parts"]
 
 # TranslateOptions field → GenerationSettings field, for what is passed on as it is.
 _PASSED_ON = {
@@ -23,7 +29,9 @@ _PASSED_ON = {
     "top_k": "top_k",
     "top_p": "top_p",
 }
-_LEAST = {"beams": 1, "max_new_tokens": 1, "min_new_tokens": 0, "alternatives": 0, "batch_tokens": 1, "seed": 0}
+_LEAST = {
+    "beams": 1, "max_new_tokens": 1, "min_new_tokens": 0, "alternatives": 0, "batch_tokens": 1, "seed": 0, "overlap": 0,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +41,11 @@ class TranslateOptions:
     `alternatives` asks for so many further candidates beside the best. `sample` draws tokens at random, by `seed` the
     same ones again. `split` cuts a text into sentences, and what is too long into parts that fit; without it a text
     goes to the model exactly as it is. `batch_tokens` bounds a batch: sentences × beams × the longest one's tokens.
+
+    `text` says what is done around each sentence (docs/text.md); the languages in it are filled in by the Translator.
+    None: sentences go to the model as they stand. `strict` makes every warning an error. `overlap` shows the model so
+    many sentences before each; `unwrap` joins the lines of hard-wrapped paragraphs first. Without `split` there is none
+    of this but `strict`.
     """
 
     beams: int | None = None
@@ -51,6 +64,10 @@ class TranslateOptions:
     source: str | None = None
     target: str | None = None
     split: bool = True
+    text: TextOptions | None = field(default_factory=TextOptions)
+    strict: bool = False
+    overlap: int = 0
+    unwrap: bool = False
     batch_tokens: int = 1024
 
     def __post_init__(self) -> None:
@@ -59,6 +76,12 @@ class TranslateOptions:
             for name, least in _LEAST.items()
             if (value := getattr(self, name)) is not None and not (type(value) is int and value >= least)
         ]
+        if not self.split:
+            problems += [
+                f"{name} has no effect with split=False, which gives the model each text as it is"
+                for name in ("overlap", "unwrap")
+                if getattr(self, name)
+            ]
         if problems:
             raise UsageError(f"translate options: {'; '.join(problems)}")
 
@@ -89,7 +112,7 @@ class TranslateOptions:
 class TranslationWarning:
     """Something a reader of the translation should know; `span` is where in the source text (start, end)."""
 
-    kind: Literal["length_cap", "repetition"]
+    kind: WarningKind
     message: str
     span: tuple[int, int] | None
 
@@ -106,7 +129,13 @@ class Alternative:
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentTranslation:
-    """One segment, at start:end of the source text; score None and no tokens where it did not go to the model."""
+    """One segment, at start:end of the source text; score None and no tokens where it did not go to the model.
+
+    `method` tells how its translation came about: `untouched` (nothing in it to translate), `plain`, `placeholder` (the
+    model carried the protected spans), `split` (the prose between them was translated piece by piece), `parts` (the
+    second try, in parts, was better) or `source` (left as it was, with a warning). `case`: what was done to the
+    source's capitals before the model saw it.
+    """
 
     source: str
     start: int
@@ -116,6 +145,8 @@ class SegmentTranslation:
     tokens: tuple[int, ...]
     finished: bool
     alternatives: tuple[Alternative, ...]
+    method: SegmentMethod = "plain"
+    case: Literal["all_caps", "title_case"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +156,7 @@ class Translation:
     `score`: beam search's sequence score, or the mean log-probability of greedy search and sampling; of several
     segments the mean weighted by tokens; None where nothing went to the model. `tokens` are those of all segments,
     after the start token, EOS not counted. `finished` is False where a length limit cut the output. `error` says why
-    there is no translation, and only with `errors="return"`.
+    there is no translation, or that `strict` does not allow its warnings, and only with `errors="return"`.
     """
 
     source: str
@@ -139,7 +170,7 @@ class Translation:
     error: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON values; alternatives, segments (of more than one) and error only where there are any."""
+        """Return JSON values; alternatives and error where there are any, segments of several or of a changed one."""
         plain: dict[str, Any] = {
             "source": self.source,
             "text": self.text,
@@ -153,7 +184,7 @@ class Translation:
         }
         if self.alternatives:
             plain["alternatives"] = [_plain_alternative(alternative) for alternative in self.alternatives]
-        if len(self.segments) > 1:
+        if len(self.segments) > 1 or any(one.case or one.method not in ("plain", "untouched") for one in self.segments):
             plain["segments"] = [
                 {
                     "source": segment.source,
@@ -163,6 +194,8 @@ class Translation:
                     "score": segment.score,
                     "tokens": list(segment.tokens),
                     "finished": segment.finished,
+                    "method": segment.method,
+                    "case": segment.case,
                 }
                 for segment in self.segments
             ]

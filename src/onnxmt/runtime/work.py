@@ -1,24 +1,19 @@
-"""One call of a Translator: cut the texts, encode, decode in batches, and put everything back in place."""
+"""One call of a Translator: cut the texts, have the sentences translated, and put everything back in place."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
-from onnxmt.errors import InputTooLongError, TokenizerError, UsageError
-from onnxmt.runtime.batching import LEAST_TOKENS, plan_batches
-from onnxmt.runtime.decoder import Seq2SeqModel
+from onnxmt.errors import DoubtfulTranslationError, InputTooLongError, TokenizerError, UsageError
+from onnxmt.runtime.asking import Encoder, Sentence, join_candidates
+from onnxmt.runtime.decoding import BatchDecoder
 from onnxmt.runtime.direction import settings_for, settle
-from onnxmt.runtime.flags import warnings_of
-from onnxmt.runtime.memory import BatchNeeds
-from onnxmt.runtime.search import Hypothesis, search
-from onnxmt.runtime.settings import GenerationSettings
-from onnxmt.runtime.tokenizer import Direction, Tokenizer
+from onnxmt.runtime.engine import Engine
+from onnxmt.runtime.sentences import Outcome, SentenceTranslator
 from onnxmt.runtime.translation import (
     Alternative,
     SegmentTranslation,
@@ -26,54 +21,37 @@ from onnxmt.runtime.translation import (
     Translation,
     TranslationWarning,
 )
+from onnxmt.text.places import SpacingMap
 from onnxmt.text.segment import Segment, join_translations, passes_through, segment_text, split_to_limit
+from onnxmt.text.spans import Span, find_protected
+from onnxmt.text.unwrap import unwrap_lines
+
+__all__ = ["Engine", "Errors", "Work"]
 
 Errors = Literal["raise", "return"]
 # A Marian text may name its target language in front; the sentences after the first need the same name.
 _LEADING_CODE = re.compile(r"\s*>>([A-Za-z][A-Za-z0-9_@-]*)<<")
-
-
-_NOTHING_TOLD = Direction()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Engine:
-    """What does the work, the same for every call: `limit` is the most source tokens, languages are the model's own.
-
-    `default`: what the tokenizer is told where a call names no language. `codes_in_text`: a text may begin with the
-    code of its target, `>>deu<<`; in the other families such characters are text. `workers` batches are decoded side by
-    side; together they take at most `spare_memory` bytes, by what they are known to need.
-    """
-
-    model: Seq2SeqModel
-    tokenizer: Tokenizer
-    settings: GenerationSettings
-    limit: int | None
-    source_language: str
-    target_language: str
-    default: Direction = _NOTHING_TOLD
-    codes_in_text: bool = True
-    workers: int = 1
-    needs: BatchNeeds | None = None
-    spare_memory: int | None = None
+_PLACEHOLDER = "(1)"  # what a protected span may become, when its sentence is measured
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Piece:
-    """A segment and its token ids; None where the model is not asked."""
+    """A segment, and what of it is translated, `offset` characters behind its start; None where nothing is."""
 
     segment: Segment
-    ids: list[int] | None
+    sentence: Sentence | None
+    offset: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Prepared:
-    """One text, cut and encoded; `error` says why it cannot be translated."""
+    """One text, cut and encoded; `error` says why it cannot be translated, `spacing` where an unwrapped text was."""
 
     source: str
     pieces: tuple[_Piece, ...] = ()
     target: str = ""
     error: str | None = None
+    spacing: SpacingMap | None = None
 
 
 class Work:
@@ -92,33 +70,39 @@ class Work:
         settings = settings_for(engine.tokenizer, options.apply_to(engine.settings), self._told.target)
         if engine.model.positions is not None:
             settings = settings.limited_to(engine.model.positions)
-        self._settings = settings
-        rows = settings.num_return_sequences if settings.do_sample else settings.num_beams
-        self._budget = max(1, self._batch_tokens(options, rows) // rows)
-        self._done = 0  # pieces that earlier windows sent to the model: each draws from a random stream of its own
-
-    def _batch_tokens(self, options: TranslateOptions, rows: int) -> int:
-        """The budget asked for, cut to what the memory limit leaves each worker. Raises UsageError for too little."""
-        engine = self._engine
-        if engine.spare_memory is None or engine.needs is None:
-            return options.batch_tokens
-        fits = engine.needs.batch_tokens(engine.spare_memory // engine.workers, rows_each=rows)
-        if fits == 0:
-            least = engine.needs.batch(rows=rows, source=LEAST_TOKENS)
-            raise UsageError(
-                f"the memory limit leaves {engine.spare_memory / 1e6:.0f} MB beside the loaded model, and one short "
-                f"sentence with {rows} beams takes {least / 1e6:.0f} MB for "
-                f"each of {engine.workers} workers: raise the limit, or ask for fewer beams or workers"
-            )
-        return min(options.batch_tokens, fits)
+        layer = options.text if options.split else None
+        if layer is not None and not settings.do_sample:  # what the search has found anyway, for the layer to choose
+            settings = dataclasses.replace(settings, num_return_sequences=settings.num_beams)
+        self._source_language = self._told.source or engine.source_language
+        self._encoder = Encoder(engine, self._told)
+        self._protect = layer.protect if layer is not None else None
+        self._translator = SentenceTranslator(
+            engine,
+            encoder=self._encoder,
+            decoder=BatchDecoder(engine, settings, batch_tokens=options.batch_tokens, seed=options.seed),
+            layer=layer,
+            source_language=self._source_language,
+            target_language=self._told.target or engine.target_language,
+            alternatives=options.alternatives,
+        )
 
     def translate(self, texts: Sequence[str]) -> Iterator[Translation]:
-        """Translate these texts, in order."""
+        """Translate these texts, in order. Raises DoubtfulTranslationError at the first that `strict` refuses."""
         prepared = [self._prepare(index, text) for index, text in enumerate(texts)]
-        asked = [piece.ids for text in prepared for piece in text.pieces if piece.ids is not None]
-        answers = iter(self._decode(asked))
-        for text in prepared:
-            yield self._assemble(text, [next(answers) if piece.ids is not None else [] for piece in text.pieces])
+        sentences = [piece.sentence for text in prepared for piece in text.pieces if piece.sentence is not None]
+        outcomes = iter(self._translator.translate(sentences))
+        assembled = (
+            self._assemble(text, [next(outcomes) if piece.sentence is not None else None for piece in text.pieces])
+            for text in prepared
+        )
+        if not self._options.strict or self._errors == "return":
+            yield from assembled
+            return
+        done = list(assembled)
+        for index, translation in enumerate(done):
+            if translation.error is not None:
+                raise DoubtfulTranslationError(f"text {index}: {translation.error}", translations=done)
+            yield translation
 
     def _prepare(self, index: int, text: str) -> _Prepared:
         split = self._options.split
@@ -135,107 +119,79 @@ class Work:
     def _whole(self, text: str) -> _Prepared:
         """Encode a text as it is; the code that it begins with wins over the bundle's default."""
         own = self._options.target is None and self._leading_code(text) is not None
-        ids, limit = self._encode(text, None if own else self._told.target), self._engine.limit
+        ids, limit = self._encoder.whole(text, own=own), self._engine.limit
         if limit is not None and len(ids) > limit:
             raise InputTooLongError(tokens=len(ids), limit=limit)
         segment = Segment(text=text, start=0, end=len(text), separator="")
-        return _Prepared(source=text, pieces=(_Piece(segment=segment, ids=ids),))
+        return _Prepared(source=text, pieces=(_Piece(segment=segment, sentence=Sentence(text=text, ids=tuple(ids))),))
 
-    def _cut(self, text: str) -> _Prepared:
-        """Cut a text into segments that fit the model, and encode each."""
+    def _cut(self, source: str) -> _Prepared:
+        """Cut a text into sentences that fit the model, and encode each."""
+        spans = self._spans(source)
+        text, spacing = source, None
+        if self._options.unwrap:
+            text = unwrap_lines(source, keep=spans)
+            if text != source:
+                spans, spacing = self._spans(text), SpacingMap(changed=text, original=source)
         code = self._leading_code(text) if self._options.target is None else None
-        source = self._told.source or self._engine.source_language
         pieces: list[_Piece] = []
-        for segment in segment_text(text, language=source):
+        for segment in segment_text(text, language=self._source_language or "en", keep=spans):
+            leads = code is not None and segment.start <= code.start(1) < segment.end
             if passes_through(segment.text):
-                pieces.append(_Piece(segment=segment, ids=None))
+                pieces.append(_Piece(segment=segment, sentence=None))
             else:
-                has_code = code is not None and segment.start <= code.start(1) < segment.end
-                pieces += self._fitting(segment, code=code[1] if code else None, has_code=has_code)
+                pieces += self._fitting(segment, spans, code=code[1] if code else None, leads=leads)
+        if self._options.overlap:
+            pieces = _with_context(pieces, self._options.overlap)
         target = code[1] if code else self._told.target or self._engine.target_language
-        return _Prepared(source=text, pieces=tuple(pieces), target=target)
+        return _Prepared(source=source, pieces=tuple(pieces), target=target, spacing=spacing)
+
+    def _spans(self, text: str) -> tuple[Span, ...]:
+        return () if self._protect is None else find_protected(text, self._protect)
 
     def _leading_code(self, text: str) -> re.Match[str] | None:
         return _LEADING_CODE.match(text) if self._engine.codes_in_text else None
 
-    def _fitting(self, segment: Segment, *, code: str | None, has_code: bool) -> list[_Piece]:
+    def _fitting(self, segment: Segment, spans: Sequence[Span], *, code: str | None, leads: bool) -> list[_Piece]:
         """Encode a segment, in parts where it is over the limit. `code`: the language code at the start of the text."""
+        encode = self._encoder
 
-        def encode(part: str) -> list[int]:
-            if has_code and part.startswith(f">>{code}<<"):
-                return self._encode(part, None)
-            target = code or self._told.target
-            # A code counts at the start of a text only: elsewhere it is text, which a space in front says.
-            plain = target is None and self._engine.codes_in_text and part.startswith(">>")
-            return self._encode(f" {part}" if plain else part, target)
+        def piece(part: Segment) -> _Piece:
+            text, offset, first = _without_code(part.text, code) if leads else (part.text, 0, False)
+            ids = encode(text, code=code, leads=first)
+            fits = encode.limit is None or len(ids) <= encode.limit
+            sentence = Sentence(text=text, ids=ids if fits else None, code=code, leads=first)
+            return _Piece(segment=part, sentence=sentence, offset=offset)
 
-        ids, limit = encode(segment.text), self._engine.limit
-        if limit is None or len(ids) <= limit:
-            return [_Piece(segment=segment, ids=ids)]
-        parts = split_to_limit(segment, fits=lambda part: len(encode(part)) <= limit)
-        return [_Piece(segment=part, ids=encode(part.text)) for part in parts]
+        def fits(text: str) -> bool:
+            text, _, first = _without_code(text, code) if leads else (text, 0, False)
+            return encode.fits(text, code=code, leads=first) or (
+                self._protect is not None and encode.fits(self._masked(text), code=code, leads=first)
+            )
 
-    def _encode(self, text: str, target: str | None) -> list[int]:
-        return self._engine.tokenizer.encode(text, source=self._told.source, target=target)
+        whole = piece(segment)
+        if whole.sentence is not None and whole.sentence.ids is not None:
+            return [whole]
+        return [piece(part) for part in split_to_limit(segment, fits=fits, keep=spans)]
 
-    def _decode(self, sources: Sequence[list[int]]) -> list[list[Hypothesis]]:
-        """Translate token ids, in batches of like length; the result is in the order of `sources`."""
-        batches = plan_batches([len(ids) for ids in sources], budget=self._budget, workers=self._engine.workers)
-        answers: list[list[Hypothesis]] = [[] for _ in sources]
+    def _masked(self, text: str) -> str:
+        """The text as the model gets it, about: with a placeholder for each protected span."""
+        parts, position = [], 0
+        for span in self._spans(text):
+            parts += [text[position : span.start], _PLACEHOLDER]
+            position = span.end
+        return "".join([*parts, text[position:]])
 
-        def run(batch: Sequence[int]) -> None:
-            found = self._decode_batch([sources[index] for index in batch], [self._done + index for index in batch])
-            for index, hypotheses in zip(batch, found, strict=True):
-                answers[index] = hypotheses
-
-        if self._engine.workers == 1 or len(batches) < 2:
-            for batch in batches:
-                run(batch)
-        else:  # ONNX Runtime and numpy let other threads run meanwhile
-            with ThreadPoolExecutor(self._engine.workers, thread_name_prefix="onnxmt") as pool:
-                running = [pool.submit(run, batch) for batch in batches]
-                try:
-                    for future in running:
-                        future.result()
-                except BaseException:
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    raise
-        self._done += len(sources)
-        return answers
-
-    def _decode_batch(self, sources: Sequence[list[int]], streams: Sequence[int]) -> list[list[Hypothesis]]:
-        """Translate one batch; sentence i draws from the random stream streams[i]."""
-        width = max(len(ids) for ids in sources)
-        padded = np.full((len(sources), width), self._padding(sources[0]), np.int64)
-        mask = np.zeros((len(sources), width), np.int64)
-        for row, ids in enumerate(sources):
-            padded[row, : len(ids)] = ids
-            mask[row, : len(ids)] = 1
-        return search(
-            self._engine.model.start(padded, mask),
-            rows=len(sources),
-            settings=self._settings,
-            seed=self._options.seed,
-            streams=streams,
-        )
-
-    def _padding(self, ids: Sequence[int]) -> int:
-        """What stands under the mask: it has no effect, but must be a row of the embedding."""
-        return ids[-1] if self._settings.pad_token_id is None else self._settings.pad_token_id
-
-    def _assemble(self, text: _Prepared, answers: Sequence[list[Hypothesis]]) -> Translation:
+    def _assemble(self, text: _Prepared, outcomes: Sequence[Outcome | None]) -> Translation:
         if text.error is not None or not text.pieces:
             return Translation(
                 source=text.source, text="", score=None, tokens=(), finished=text.error is None, error=text.error
             )
         warnings: list[TranslationWarning] = []
         segments = []
-        for piece, hypotheses in zip(text.pieces, answers, strict=True):
-            segment = self._segment(piece, hypotheses)
-            segments.append(segment)
-            if hypotheses:
-                span = (segment.start, segment.end)
-                warnings += warnings_of(segment.tokens, finished=segment.finished, settings=self._settings, span=span)
+        for piece, outcome in zip(text.pieces, outcomes, strict=True):
+            segments.append(_segment(piece, outcome, text.spacing))
+            warnings += _placed(piece, outcome, text.spacing)
         best = _join(text, segments, rank=0, split=self._options.split)
         ranks = range(1, max(len(segment.alternatives) for segment in segments) + 1)
         return Translation(
@@ -247,42 +203,70 @@ class Work:
             warnings=tuple(warnings),
             alternatives=tuple(_join(text, segments, rank=rank, split=self._options.split) for rank in ranks),
             segments=tuple(segments),
+            error=_refusal(warnings) if self._options.strict and warnings else None,
         )
 
-    def _segment(self, piece: _Piece, hypotheses: Sequence[Hypothesis]) -> SegmentTranslation:
-        segment = piece.segment
-        candidates = [self._candidate(hypothesis) for hypothesis in hypotheses]
-        best = candidates[0] if candidates else None
-        return SegmentTranslation(
-            source=segment.text,
-            start=segment.start,
-            end=segment.end,
-            text=segment.text if best is None else best.text,
-            score=None if best is None else best.score,
-            tokens=() if best is None else best.tokens,
-            finished=best is None or best.finished,
-            alternatives=tuple(candidates[1:]),
-        )
 
-    def _candidate(self, hypothesis: Hypothesis) -> Alternative:
-        tokens = hypothesis.tokens
-        if tokens and tokens[-1] in self._settings.eos_token_ids:
-            tokens = tokens[:-1]
-        return Alternative(
-            text=self._engine.tokenizer.decode(tokens),
-            score=hypothesis.score,
-            tokens=tokens,
-            finished=hypothesis.finished,
-        )
+def _without_code(text: str, code: str | None) -> tuple[str, int, bool]:
+    """The text behind its language code, how long the code is with its spaces, and whether it was there."""
+    mark = f">>{code}<<"
+    if not text.startswith(mark):
+        return text, 0, False
+    rest = text[len(mark) :].lstrip()
+    return rest, len(text) - len(rest), True
+
+
+def _with_context(pieces: Sequence[_Piece], overlap: int) -> list[_Piece]:
+    """The pieces, each with the sentences before it that the model sees too."""
+    earlier: list[str] = []
+    result = []
+    for piece in pieces:
+        sentence = piece.sentence
+        if sentence is not None:
+            context = tuple(earlier[-overlap:])
+            earlier = [*earlier[-overlap:], sentence.text]
+            piece = dataclasses.replace(piece, sentence=dataclasses.replace(sentence, context=context))
+        result.append(piece)
+    return result
+
+
+def _refusal(warnings: Sequence[TranslationWarning]) -> str:
+    kinds = ", ".join(dict.fromkeys(warning.kind for warning in warnings))
+    noun = "warning" if len(warnings) == 1 else "warnings"
+    return f"{len(warnings)} {noun} ({kinds}), and strict allows none: {warnings[0].message}"
+
+
+def _segment(piece: _Piece, outcome: Outcome | None, spacing: SpacingMap | None) -> SegmentTranslation:
+    segment = piece.segment
+    start, end = (segment.start, segment.end) if spacing is None else spacing.span(segment.start, segment.end)
+    return SegmentTranslation(
+        source=segment.text,
+        start=start,
+        end=end,
+        text=segment.text if outcome is None else outcome.text,
+        score=None if outcome is None else outcome.score,
+        tokens=() if outcome is None else outcome.tokens,
+        finished=outcome is None or outcome.finished,
+        alternatives=() if outcome is None else outcome.alternatives,
+        method="untouched" if outcome is None else outcome.method,
+        case=None if outcome is None else outcome.case,
+    )
+
+
+def _placed(piece: _Piece, outcome: Outcome | None, spacing: SpacingMap | None) -> Iterator[TranslationWarning]:
+    """The warnings about a segment, with their places in the whole source text."""
+    for warning in () if outcome is None else outcome.warnings:
+        by = piece.segment.start + piece.offset
+        start, end = warning.span[0] + by, warning.span[1] + by
+        if warning.span == (0, len(piece.segment.text) - piece.offset):
+            start = piece.segment.start  # all of it: with the language code in front
+        span = (start, end) if spacing is None else spacing.span(start, end)
+        yield TranslationWarning(kind=warning.kind, message=warning.message, span=span)
 
 
 def _join(text: _Prepared, segments: Sequence[SegmentTranslation], *, rank: int, split: bool) -> Alternative:
     """Join the candidates of one rank (a segment with fewer gives its last) into one of the whole text."""
     chosen = [_ranked(segment, rank) for segment in segments]
-    scored = [
-        (c.score, len(c.tokens) + c.finished) for c, s in zip(chosen, segments, strict=True) if s.score is not None
-    ]
-    weight = sum(tokens for _, tokens in scored)
     parts = [candidate.text for candidate in chosen]
     if split:
         joined = join_translations(
@@ -293,12 +277,8 @@ def _join(text: _Prepared, segments: Sequence[SegmentTranslation], *, rank: int,
         )
     else:
         joined = parts[0]
-    return Alternative(
-        text=joined,
-        score=scored[0][0] if len(scored) == 1 else sum(s * n for s, n in scored) / weight if weight else 0.0,
-        tokens=tuple(token for candidate in chosen for token in candidate.tokens),
-        finished=all(candidate.finished for candidate in chosen),
-    )
+    scored = [c for c, s in zip(chosen, segments, strict=True) if s.score is not None]
+    return join_candidates(joined, scored) if scored else Alternative(text=joined, score=0.0, tokens=(), finished=True)
 
 
 def _ranked(segment: SegmentTranslation, rank: int) -> Alternative:

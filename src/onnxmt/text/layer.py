@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from onnxmt.runtime.languages import is_chinese
 from onnxmt.text.casing import CaseChange, CasingOptions, restore_case, to_ordinary_case
 from onnxmt.text.chinese import ChineseOptions, to_chinese_form
-from onnxmt.text.fidelity import CheckOptions, TextWarning, check_translation
-from onnxmt.text.protect import Method, ProtectedTranslation, Translate, translate_protected
+from onnxmt.text.fidelity import CheckOptions, TextWarning, WarningKind, check_translation
+from onnxmt.text.normalize import normalize_punctuation
+from onnxmt.text.places import original_span
+from onnxmt.text.protect import Candidate, Inputs, Method, ProtectedTranslation, Translate, translate_protected
 from onnxmt.text.segment import Segment, join_translations, split_to_limit
 from onnxmt.text.spans import ProtectOptions, find_protected
 
-__all__ = ["SentenceTranslation", "TextOptions", "translate_sentences"]
+__all__ = ["Doubts", "Inputs", "SentenceTranslation", "TextOptions", "translate_sentences"]
+
+# What is wrong with candidate `rank` of input `number`, as far as its tokens tell; spans do not count.
+Doubts = Callable[[int, int], Sequence[TextWarning]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions:
-    """The parts of the layer; None leaves a part out.
+    """The parts of the layer; None leaves a part out. A Translator fills the languages in.
 
+    normalize_punctuation: the model gets plain punctuation: straight quotes, ASCII dashes and dots.
     retry: a sentence with warnings is translated once more in two or three parts, cut at its clause marks, and the
         result is taken when it has fewer warnings.
     """
@@ -31,6 +37,7 @@ class TextOptions:
     protect: ProtectOptions | None = field(default_factory=ProtectOptions)
     chinese: ChineseOptions | None = field(default_factory=ChineseOptions)
     checks: CheckOptions | None = field(default_factory=CheckOptions)
+    normalize_punctuation: bool = False
     retry: bool = True
 
 
@@ -42,6 +49,7 @@ class SentenceTranslation:
     case: what was done to the source's case before the model saw it.
     inputs, ranks: which of all texts given to the model make up this translation, and which candidate of each.
     warnings: what the checks miss; a span is a place in this sentence.
+    others: further translations, best first, finished like `text`; only where they were asked for.
     """
 
     source: str
@@ -51,56 +59,89 @@ class SentenceTranslation:
     inputs: tuple[int, ...]
     ranks: tuple[int, ...]
     warnings: tuple[TextWarning, ...]
+    others: tuple[Candidate, ...] = ()
 
 
 def translate_sentences(
-    sentences: Sequence[str], translate: Translate, *, options: TextOptions | None = None
+    sentences: Sequence[str],
+    translate: Translate,
+    *,
+    options: TextOptions | None = None,
+    doubts: Doubts | None = None,
+    others: bool = False,
 ) -> list[SentenceTranslation]:
     """Translate sentences (single lines, within the model's limit), in order.
 
     `translate` gives for each text its translation or several candidates, best first; the first that passes the checks
     is taken. It is called at most once for the sentences, once a placeholder style, once for the pieces of split ones,
-    and the same again for the retries.
+    and the same again for the retries. `doubts` adds what the tokens of a candidate tell to the checks.
     """
-    layer = _Layer(translate, options or TextOptions())
-    changes = [layer.ordinary_case(sentence) for sentence in sentences]
-    answers = layer.translate([change.text for change in changes])
+    layer = _Layer(translate, options or TextOptions(), doubts, others=others)
+    changes = [layer.prepared(sentence) for sentence in sentences]
+    answers = layer.translate([change.text for change in changes], owners=range(len(changes)))
     results = [layer.finish(*parts) for parts in zip(sentences, changes, answers, strict=True)]
-    return layer.retried(results, changes)
+    results = layer.retried(results, changes)
+    return [layer.placed(result, change) for result, change in zip(results, changes, strict=True)]
+
+
+# A retry in parts may mend these; the others are the model's vocabulary or a rule that nothing on its side changes.
+_MENDABLE: frozenset[WarningKind] = frozenset(
+    {"number", "number_added", "date", "currency", "name", "length_ratio", "repetition", "untranslated",
+     "wrong_script", "length_cap"}
+)  # fmt: skip
 
 
 class _Layer:
     """One call: its options, and how many texts the model has been given."""
 
-    def __init__(self, translate: Translate, options: TextOptions) -> None:
-        self._translate, self._options = translate, options
+    def __init__(self, translate: Translate, options: TextOptions, doubts: Doubts | None, *, others: bool) -> None:
+        self._translate, self._options, self._doubts, self._others = translate, options, doubts, others
         # with nothing protected the layer still keeps its hands off URLs and code in the output
         self._protect = options.protect or ProtectOptions(kinds=frozenset())
         self._given = 0
         self._checked: dict[tuple[str, str], tuple[TextWarning, ...]] = {}
 
-    def ordinary_case(self, sentence: str) -> CaseChange:
-        if self._options.casing is None:
-            return CaseChange(text=sentence, kind=None)
-        return to_ordinary_case(
-            sentence,
-            language=self._options.source_language,
-            options=self._options.casing,
-            protect=self._options.protect,
-        )
+    def prepared(self, sentence: str) -> CaseChange:
+        """The sentence as the model gets it: plain punctuation and ordinary case, where asked for."""
+        options = self._options
+        text = normalize_punctuation(sentence, protect=options.protect) if options.normalize_punctuation else sentence
+        if options.casing is None:
+            return CaseChange(text=text, kind=None)
+        return to_ordinary_case(text, language=options.source_language, options=options.casing, protect=options.protect)
 
-    def translate(self, texts: Sequence[str]) -> list[tuple[ProtectedTranslation, int]]:
+    def translate(
+        self, texts: Sequence[str], *, owners: Sequence[int], again: bool = False
+    ) -> list[tuple[ProtectedTranslation, int]]:
         """Protected translations, each with the number of the model's first input in this round."""
         first = self._given
 
-        def counted(asked: list[str]) -> Sequence[str | Sequence[str]]:
+        def counted(asked: Inputs) -> Sequence[str | Sequence[str]]:
             self._given += len(asked)
-            return self._translate(asked)
+            return self._translate(Inputs(asked, owners=[owners[number] for number in asked.owners], again=again))
 
-        passes = (
-            None if self._options.checks is None else lambda source, text: not self._warnings(source, self._form(text))
+        def passes(source: str, text: str, number: int, rank: int) -> bool:
+            return not self._doubted([(first + number, rank)]) and not self._warnings(source, self._form(text))
+
+        found = translate_protected(
+            texts,
+            counted,
+            options=self._protect,
+            passes=None if self._options.checks is None else passes,
+            others=self._others,
         )
-        return [(answer, first) for answer in translate_protected(texts, counted, options=self._protect, passes=passes)]
+        return [(answer, first) for answer in found]
+
+    def _doubted(self, used: Sequence[tuple[int, int]]) -> list[TextWarning]:
+        """What the tokens of these candidates tell, each kind once."""
+        if self._doubts is None:
+            return []
+        found = [warning for number, rank in used for warning in self._doubts(number, rank)]
+        return list({warning.kind: warning for warning in found}.values())
+
+    def _all_warnings(self, source: str, text: str, used: Sequence[tuple[int, int]]) -> tuple[TextWarning, ...]:
+        told = [replace(warning, span=(0, len(source))) for warning in self._doubted(used)]
+        kinds = {warning.kind for warning in told}
+        return (*told, *(warning for warning in self._warnings(source, text) if warning.kind not in kinds))
 
     def _form(self, text: str) -> str:
         options = self._options
@@ -126,32 +167,61 @@ class _Layer:
 
     def finish(self, source: str, change: CaseChange, answer: tuple[ProtectedTranslation, int]) -> SentenceTranslation:
         translation, first = answer
-        text = translation.text
-        if translation.method != "untouched":
-            text = self._form(
-                restore_case(text, change, target_language=self._options.target_language, protect=self._options.protect)
-            )
+        inputs = tuple(first + number for number in translation.inputs)
+        warnings: tuple[TextWarning, ...] = ()
+        text = source
+        if translation.method == "source":
+            message = "left as it was: a translation of its parts would have repeated what is protected"
+            warnings = (TextWarning(kind="untranslated", span=(0, len(change.text)), message=message),)
+        elif translation.method != "untouched":
+            text = self._finished(translation.text, change)
+            used = list(zip(inputs, translation.ranks, strict=True))
+            warnings = self._all_warnings(change.text, text, used)
         return SentenceTranslation(
             source=source,
             text=text,
             method=translation.method,
             case=change.kind,
-            inputs=tuple(first + number for number in translation.inputs),
+            inputs=inputs,
             ranks=translation.ranks,
-            warnings=() if translation.method == "untouched" else self._warnings(change.text, text),
+            warnings=warnings,
+            others=tuple(
+                Candidate(text=self._finished(other.text, change), number=first + other.number, rank=other.rank)
+                for other in translation.others
+            ),
         )
+
+    def _finished(self, text: str, change: CaseChange) -> str:
+        options = self._options
+        restored = restore_case(text, change, target_language=options.target_language, protect=options.protect)
+        return self._form(restored)
+
+    def placed(self, result: SentenceTranslation, change: CaseChange) -> SentenceTranslation:
+        """The result with its warnings' places in the sentence as it was given."""
+        if not result.warnings or change.text == result.source:
+            return result
+        warnings = tuple(
+            replace(one, span=original_span(one.span, changed=change.text, original=result.source))
+            for one in result.warnings
+        )
+        return replace(result, warnings=warnings)
 
     def retried(self, results: list[SentenceTranslation], changes: Sequence[CaseChange]) -> list[SentenceTranslation]:
         """The results, with those doubted replaced where a translation in parts is doubted less."""
-        doubted = [i for i, result in enumerate(results) if result.warnings] if self._options.retry else []
+        doubted = [i for i, result in enumerate(results) if self._mendable(result)]
         parts = {i: self._parts(changes[i].text) for i in doubted}
         parts = {i: pieces for i, pieces in parts.items() if len(pieces) > 1}
-        answers = iter(self.translate([piece.text for pieces in parts.values() for piece in pieces]))
+        texts = [piece.text for pieces in parts.values() for piece in pieces]
+        owners = [i for i, pieces in parts.items() for _ in pieces]
+        answers = iter(self.translate(texts, owners=owners, again=True) if texts else ())
         for i, pieces in parts.items():
             again = self._joined(results[i], changes[i], pieces, [next(answers) for _ in pieces])
             if len(again.warnings) < len(results[i].warnings):
                 results[i] = again
         return results
+
+    def _mendable(self, result: SentenceTranslation) -> bool:
+        return self._options.retry and any(warning.kind in _MENDABLE for warning in result.warnings)
 
     def _parts(self, text: str) -> tuple[Segment, ...]:
         """The sentence cut at its clause marks into parts of about half its length; itself where it has none."""
@@ -176,17 +246,17 @@ class _Layer:
             target_language=self._options.target_language,
             sources=[piece.text for piece in pieces],
         )
-        text = self._form(
-            restore_case(joined, change, target_language=self._options.target_language, protect=self._options.protect)
-        )
+        text = self._finished(joined, change)
+        inputs = tuple(first + number for answer, first in answers for number in answer.inputs)
+        ranks = tuple(rank for answer, _ in answers for rank in answer.ranks)
         return SentenceTranslation(
             source=result.source,
             text=text,
             method="parts",
             case=result.case,
-            inputs=tuple(first + number for answer, first in answers for number in answer.inputs),
-            ranks=tuple(rank for answer, _ in answers for rank in answer.ranks),
-            warnings=self._warnings(change.text, text),
+            inputs=inputs,
+            ranks=ranks,
+            warnings=self._all_warnings(change.text, text, list(zip(inputs, ranks, strict=True))),
         )
 
 

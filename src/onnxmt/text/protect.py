@@ -12,13 +12,35 @@ from onnxmt.text.patterns import is_han
 from onnxmt.text.segment import passes_through
 from onnxmt.text.spans import MARKUP, ProtectOptions, Span, find_protected
 
-__all__ = ["Method", "ProtectedTranslation", "has_prose", "translate_protected"]
+__all__ = ["Candidate", "Inputs", "Method", "ProtectedTranslation", "Translate", "has_prose", "translate_protected"]
 
 Method = Literal["untouched", "plain", "placeholder", "split", "source"]
+
+
+class Inputs(list[str]):
+    """Texts for the model; `owners[i]` is the number of the text, of those given to the layer, that input i is for.
+
+    again: a second try of texts whose first translation is doubted.
+    """
+
+    def __init__(self, texts: Sequence[str], *, owners: Sequence[int], again: bool = False) -> None:
+        super().__init__(texts)
+        self.owners, self.again = tuple(owners), again
+
+
 # For each text its translation, or several candidates, best first.
-Translate = Callable[[list[str]], Sequence[str | Sequence[str]]]
-# Whether a translation (second) of a source text (first) will do.
-Passes = Callable[[str, str], bool]
+Translate = Callable[[Inputs], Sequence[str | Sequence[str]]]
+# Whether a translation (second) of a source text (first) will do; then the input's number and the candidate's rank.
+Passes = Callable[[str, str, int, int], bool]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """A further translation that holds every span: candidate `rank` of input `number`."""
+
+    text: str
+    number: int
+    rank: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,6 +52,7 @@ class ProtectedTranslation:
         because a translated piece would have held a span a second time; the caller warns.
     inputs: which texts, counted over all that this call gave to the model, make up this translation.
     ranks: which candidate was taken for each of them; 0 is the best.
+    others: the other candidates that hold the spans, best first, where the model was asked once.
     """
 
     text: str
@@ -37,6 +60,7 @@ class ProtectedTranslation:
     method: Method
     inputs: tuple[int, ...]
     ranks: tuple[int, ...]
+    others: tuple[Candidate, ...] = ()
 
 
 def translate_protected(
@@ -45,26 +69,28 @@ def translate_protected(
     *,
     options: ProtectOptions | None = None,
     passes: Passes | None = None,
+    others: bool = False,
 ) -> list[ProtectedTranslation]:
     """Translate single-line texts, in order, keeping their spans.
 
     `translate` gets a list of texts and returns as many answers; it is called once for all texts, once more for each
     further placeholder style that is needed, and once for the pieces of all texts that had to be split. Of several
-    candidates the first is taken that holds the spans and that `passes` accepts, else the first that holds the spans.
+    candidates the first is taken that holds the spans and that `passes` accepts, else the first that holds the spans;
+    `others` keeps the rest.
     """
     options = options or ProtectOptions()
-    jobs = [_Job.of(text, find_protected(text, options)) for text in texts]
+    jobs = [_Job.of(text, find_protected(text, options), owner=owner) for owner, text in enumerate(texts)]
     model = _Model(translate)
     waiting = [job for job in jobs if job.method is None]
     for style in options.placeholders or ("",):
         attempts = [(job, _Attempt.of(job, style, options)) for job in waiting]
         sendable = [(job, attempt) for job, attempt in attempts if attempt is not None]
-        outputs = model([attempt.text for _, attempt in sendable])
+        outputs = model([(attempt.text, job.owner) for job, attempt in sendable])
         for (job, attempt), output in zip(sendable, outputs, strict=True):
-            job.accept(attempt, output, passes)
+            job.accept(attempt, output, passes, others=others)
         waiting = [job for job in waiting if job.method is None]
     pieces = [(job, list(_pieces(job))) for job in waiting]
-    answers = iter(model([piece.core for _, cut in pieces for piece in cut if piece.core]))
+    answers = iter(model([(piece.core, job.owner) for job, cut in pieces for piece in cut if piece.core]))
     for job, cut in pieces:
         job.assemble(cut, answers)
     return [job.result() for job in jobs]
@@ -90,11 +116,12 @@ class _Model:
         self._translate = translate
         self._count = 0
 
-    def __call__(self, texts: list[str]) -> list[_Output]:
+    def __call__(self, texts: Sequence[tuple[str, int]]) -> list[_Output]:
+        """Ask about texts, each with its owner."""
         if not texts:
             return []
         first, self._count = self._count, self._count + len(texts)
-        outputs = self._translate(texts)
+        outputs = self._translate(Inputs([text for text, _ in texts], owners=[owner for _, owner in texts]))
         return [
             _Output(texts=_candidates(output), number=number)
             for number, output in zip(range(first, self._count), outputs, strict=True)
@@ -117,17 +144,19 @@ class _Job:
 
     text: str
     spans: tuple[Span, ...]
+    owner: int
     core: str = ""
     core_start: int = 0
     inner: tuple[Span, ...] = ()
     method: Method | None = None
     output: str = ""
     used: list[tuple[int, int]] = field(default_factory=list)
+    others: list[Candidate] = field(default_factory=list)
 
     @classmethod
-    def of(cls, text: str, spans: tuple[Span, ...]) -> _Job:
+    def of(cls, text: str, spans: tuple[Span, ...], *, owner: int) -> _Job:
         if passes_through(_without(text, spans)):
-            return cls(text=text, spans=spans, method="untouched", output=text)
+            return cls(text=text, spans=spans, owner=owner, method="untouched", output=text)
         start, end = 0, len(text)
         for span in spans:
             if span.kind not in MARKUP or text[start : span.start].strip():
@@ -141,7 +170,7 @@ class _Job:
         start += len(core) - len(core.lstrip())
         core = core.strip()
         inner = tuple(span for span in spans if start <= span.start and span.end <= start + len(core))
-        return cls(text=text, spans=spans, core=core, core_start=start, inner=inner)
+        return cls(text=text, spans=spans, owner=owner, core=core, core_start=start, inner=inner)
 
     def _keeps_spans(self, output: str) -> bool:
         return all(output.count(span.text) == self.text.count(span.text) for span in self.spans)
@@ -149,18 +178,25 @@ class _Job:
     def _framed(self, core: str) -> str:
         return self.text[: self.core_start] + core + self.text[self.core_start + len(self.core) :]
 
-    def accept(self, attempt: _Attempt, output: _Output, passes: Passes | None) -> None:
+    def accept(self, attempt: _Attempt, output: _Output, passes: Passes | None, *, others: bool) -> None:
         """Take the first candidate that holds every span and passes; if none does, the first that holds the spans."""
+        found: list[Candidate] = []
+        chosen: Candidate | None = None
         for rank, text in enumerate(output.texts):
             restored = attempt.restore(text, self)
             if restored is None or not self._keeps_spans(framed := self._framed(restored)):
                 continue
-            good = passes is None or passes(self.text, framed)
-            if good or self.method is None:
-                self.output, self.used = framed, [(output.number, rank)]
-                self.method = "placeholder" if self.inner else "plain"
-            if good:
-                return
+            found.append(Candidate(text=framed, number=output.number, rank=rank))
+            if chosen is None and (passes is None or passes(self.text, framed, output.number, rank)):
+                chosen = found[-1]
+                if not others:
+                    break
+        if not found:
+            return
+        chosen = chosen or found[0]
+        self.output, self.used = chosen.text, [(chosen.number, chosen.rank)]
+        self.method = "placeholder" if self.inner else "plain"
+        self.others = [one for one in found if one is not chosen] if others else []
 
     def assemble(self, pieces: Sequence[_Piece], answers: Iterator[_Output]) -> None:
         """Put the translated pieces between the spans."""
@@ -187,6 +223,7 @@ class _Job:
             method=self.method or "source",
             inputs=tuple(number for number, _ in self.used),
             ranks=tuple(rank for _, rank in self.used),
+            others=tuple(self.others),
         )
 
 

@@ -1,0 +1,139 @@
+"""Sentences of one call → what became of each: through the text layer, or straight through the model."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from onnxmt.runtime.asking import Asker, Encoder, Sentence, join_candidates
+from onnxmt.runtime.decoding import BatchDecoder
+from onnxmt.runtime.engine import Engine
+from onnxmt.runtime.translation import Alternative, SegmentMethod
+from onnxmt.text.layer import Inputs, SentenceTranslation, TextOptions, translate_sentences
+from onnxmt.text.pair import TextWarning
+
+__all__ = ["Outcome", "SentenceTranslator"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """One sentence, translated; a warning's span is a place in the sentence, `score` None where no model was asked."""
+
+    text: str
+    score: float | None
+    tokens: tuple[int, ...]
+    finished: bool
+    alternatives: tuple[Alternative, ...] = ()
+    warnings: tuple[TextWarning, ...] = ()
+    method: SegmentMethod = "plain"
+    case: Literal["all_caps", "title_case"] | None = None
+
+
+class SentenceTranslator:
+    """Translates the sentences of one call, window after window."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        encoder: Encoder,
+        decoder: BatchDecoder,
+        layer: TextOptions | None,
+        source_language: str,
+        target_language: str,
+        alternatives: int,
+    ) -> None:
+        self._engine, self._encoder, self._decoder, self._layer = engine, encoder, decoder, layer
+        self._source_language, self._target_language = source_language, target_language
+        self._alternatives = alternatives
+        self._done = 0  # sentences of earlier windows: each draws from random streams of its own
+
+    def translate(self, sentences: Sequence[Sentence]) -> list[Outcome]:
+        """Translate, in order; with the layer equal sentences once, unless tokens are drawn at random."""
+        each = self._layer is None or self._decoder.settings.do_sample
+        numbers: dict[object, int] = {}
+        places = [numbers.setdefault(i if each else one, len(numbers)) for i, one in enumerate(sentences)]
+        distinct = list(sentences) if each else [one for one in numbers if isinstance(one, Sentence)]
+        outcomes: dict[int, Outcome] = {}
+        codes = dict.fromkeys(sentence.code for sentence in distinct)
+        for code in codes:
+            chosen = [i for i, sentence in enumerate(distinct) if sentence.code == code]
+            found = self._group([distinct[i] for i in chosen], code, numbers=[self._done + i for i in chosen])
+            outcomes.update(zip(chosen, found, strict=True))
+        self._done += len(sentences)
+        return [outcomes[place] for place in places]
+
+    def _group(self, sentences: Sequence[Sentence], code: str | None, *, numbers: Sequence[int]) -> list[Outcome]:
+        """Translate sentences of one target language."""
+        target = code or self._target_language
+        asker = Asker(
+            sentences,
+            encoder=self._encoder,
+            decoder=self._decoder,
+            engine=self._engine,
+            target_language=target,
+            numbers=numbers,
+            once=self._layer is not None,
+        )
+        if self._layer is None:
+            return self._straight(sentences, asker)
+        options = dataclasses.replace(self._layer, source_language=self._source_language, target_language=target)
+        results = translate_sentences(
+            [sentence.text for sentence in sentences],
+            asker,
+            options=options,
+            doubts=asker.doubts,
+            others=self._alternatives > 0,
+        )
+        return [self._outcome(result, asker) for result in results]
+
+    def _straight(self, sentences: Sequence[Sentence], asker: Asker) -> list[Outcome]:
+        asker(Inputs([sentence.text for sentence in sentences], owners=range(len(sentences))))
+        outcomes = []
+        for number, sentence in enumerate(sentences):
+            best, *others = asker.answers(number)
+            warnings = [
+                dataclasses.replace(warning, span=(0, len(sentence.text))) for warning in asker.doubts(number, 0)
+            ]
+            outcomes.append(_of(best, alternatives=tuple(others), warnings=tuple(warnings)))
+        return outcomes
+
+    def _outcome(self, result: SentenceTranslation, asker: Asker) -> Outcome:
+        chosen = asker.chosen(result.inputs, result.ranks)
+        if not chosen:
+            return Outcome(
+                text=result.text, score=None, tokens=(), finished=True, warnings=result.warnings, method=result.method
+            )
+        others = [
+            dataclasses.replace(asker.chosen([other.number], [other.rank])[0], text=other.text)
+            for other in result.others[: self._alternatives]
+        ]
+        return _of(
+            join_candidates(result.text, chosen),
+            alternatives=tuple(others),
+            warnings=result.warnings,
+            method=result.method,
+            case=result.case,
+        )
+
+
+def _of(
+    best: Alternative,
+    *,
+    alternatives: tuple[Alternative, ...],
+    warnings: tuple[TextWarning, ...],
+    method: SegmentMethod = "plain",
+    case: Literal["all_caps", "title_case"] | None = None,
+) -> Outcome:
+    return Outcome(
+        text=best.text,
+        score=best.score,
+        tokens=best.tokens,
+        finished=best.finished,
+        alternatives=alternatives,
+        warnings=warnings,
+        method=method,
+        case=case,
+    )
