@@ -14,15 +14,20 @@ if TYPE_CHECKING:
     from onnxmt.inspection.look import inspect
     from onnxmt.migration import MigrateOptions, MigrateResult, export, migrate
     from onnxmt.quantization import QuantizeOptions, QuantizeResult, quantize
+    from onnxmt.runtime.documents import DocumentTranslation, DocumentWarning, translate_document
     from onnxmt.runtime.session import RuntimeOptions
     from onnxmt.runtime.translation import TranslateOptions, Translation, TranslationWarning
     from onnxmt.runtime.translator import Translator
+    from onnxmt.text.formats.document import DocumentOptions
     from onnxmt.verification import VerifiedBundle, VerifyBundleOptions, verify
 
     __version__: str
 
 __all__ = [
     "Bundle",
+    "DocumentOptions",
+    "DocumentTranslation",
+    "DocumentWarning",
     "MigrateOptions",
     "MigrateResult",
     "OnnxmtError",
@@ -41,11 +46,15 @@ __all__ = [
     "migrate",
     "quantize",
     "read_bundle",
+    "translate_document",
     "verify",
 ]
 
 _HOME = {
     "Bundle": "onnxmt.bundle",
+    "DocumentOptions": "onnxmt.text.formats.document",
+    "DocumentTranslation": "onnxmt.runtime.documents",
+    "DocumentWarning": "onnxmt.runtime.documents",
     "MigrateOptions": "onnxmt.migration",
     "MigrateResult": "onnxmt.migration",
     "OnnxmtError": "onnxmt.errors",
@@ -63,6 +72,7 @@ _HOME = {
     "migrate": "onnxmt.migration",
     "quantize": "onnxmt.quantization",
     "read_bundle": "onnxmt.bundle",
+    "translate_document": "onnxmt.runtime.documents",
     "verify": "onnxmt.verification",
 }
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from onnxmt.commands._document import Attributes, FormatOption, Fuzzy, JsonPaths, Meta, Redo
 from onnxmt.commands._options import Provider
 
 if TYPE_CHECKING:
@@ -84,6 +85,12 @@ def translate(
         typer.Option(min=1, metavar="N", help="--ray: workers, each with --threads CPUs.  [default: as many as fit]"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    format: FormatOption = None,  # noqa: A002 - the option's name
+    json_path: JsonPaths = None,
+    meta: Meta = False,
+    attributes: Attributes = True,
+    redo: Redo = False,
+    fuzzy: Fuzzy = True,
 ) -> None:
     """Translate texts, files, or standard input, line by line.
 
@@ -95,20 +102,26 @@ def translate(
     and "alternatives" and "segments" where there are any. A line that cannot be
     translated has "error"; the rest continue, and the exit code is 1.
 
+    A file whose name ends in .md, .html, .srt, .po or .json, and any with --format, is translated as a whole: its
+    prose, and nothing else. With -o FILE, a run that was killed goes on where it was.
+
     \b
     Examples:
+      onnxmt translate -f README.md -o README.zh.md
       onnxmt translate "Good morning." "Where is the nearest station?"
       onnxmt translate --model ./en-zh --beams 4 -f book.txt -o book.zh.txt
       tail -f news.txt | onnxmt translate --json
       onnxmt translate big.jsonl --field body -o big.zh.jsonl --ray
     """
     from onnxmt.commands._console import byte_progress
+    from onnxmt.commands._document import DocumentCall, check_documents, translate_documents, wants_documents
     from onnxmt.commands._lines import Arguments, Files, standard_input
     from onnxmt.commands._sink import Sink
     from onnxmt.errors import UsageError
     from onnxmt.runtime.session import options_for
     from onnxmt.runtime.translation import TranslateOptions
     from onnxmt.runtime.translator import Translator
+    from onnxmt.text.formats.document import DocumentOptions
 
     if not ray and (field is not None or workers is not None):
         raise UsageError(f"--{'field' if field is not None else 'workers'} has no effect without --ray")
@@ -143,6 +156,21 @@ def translate(
             as_json=as_json,
         )
         translate_with_ray(call)
+        return
+    document = DocumentCall(
+        files=file or [],
+        output=output,
+        format=format,
+        options=options,
+        document=DocumentOptions(
+            attributes=attributes, meta=meta, json_paths=tuple(json_path or ()), redo=redo, fuzzy=fuzzy
+        ),
+    )
+    if not as_json and wants_documents(document):
+        check_documents(document)
+        with Translator.load(model, options=options_for(mode, threads=threads, provider=provider)) as translator:
+            _refuse_idle_options(options, translator)
+            translate_documents(document, translator)
         return
     lines = Arguments(text) if text else Files(file) if file else standard_input()
     watched = output is not None or not sys.stdout.isatty()  # else the lines themselves show how far it is
