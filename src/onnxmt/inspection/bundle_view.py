@@ -120,9 +120,11 @@ def _model(manifest: Manifest) -> Section:
     section.add("vocabulary", f"{sizes.source_vocabulary:,} source, {sizes.target_vocabulary:,} target")
     positions = "no table" if sizes.positions is None else f"at most {sizes.positions} tokens"
     section.add("positions", positions)
-    section.add(
-        "precision", ", ".join(f"{name} {value}" for name, value in records.to_json(manifest.precision).items())
-    )
+    formats = records.to_json(manifest.precision)
+    formats.pop("trimmed_head", None)
+    section.add("precision", ", ".join(f"{name} {value}" for name, value in formats.items()))
+    if (head := manifest.precision.trimmed_head) is not None:
+        section.add("head", f"trimmed to {head.rows:,} of {head.of:,} tokens: {head.why}")
     return section
 
 

@@ -33,7 +33,7 @@ REPORT_NAME = "report.html"
 def provenance(manifest: Manifest) -> Section:
     """Where the bundle comes from, its licence, what it is, and what made it."""
     section = Section(name="provenance", title="Provenance and licence")
-    source, precision = manifest.source, manifest.precision
+    source, precision, head = manifest.source, manifest.precision, manifest.precision.trimmed_head
     origin = {"hub": "from the hub", "folder": "from a folder", "demo": "packaged with onnxmt"}[source.origin]
     licence = manifest.licence
     languages = manifest.languages
@@ -50,6 +50,7 @@ def provenance(manifest: Manifest) -> Section:
         ("architecture", _architecture(manifest)),
         ("precision", ", ".join(f"{name} {getattr(precision, name)}" for name in COMPONENTS)),
         *([("kept in fp32", ", ".join(precision.keep_fp32))] if precision.keep_fp32 else []),
+        *([("head", f"trimmed to {head.rows:,} of {head.of:,} tokens: {head.why}")] if head else []),
         *([("calibration", _flat_text(precision.calibration))] if precision.calibration else []),
         *(
             (graph.file, f"opset {graph.opset}, IR {graph.ir_version}, {sum(graph.operators.values())} nodes")

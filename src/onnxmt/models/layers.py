@@ -61,6 +61,16 @@ class TableRows:
 
         return StoredArray(key="rows of tokens", shape=(self.vocabulary,), dtype=np.dtype(np.int32), make=make)
 
+    def own_rows(self) -> StoredArray:
+        """Return the rows that a decoder has, int32 [kept]: a look-up in it refuses all others."""
+        count = len(self.kept)
+        return StoredArray(
+            key="rows of the head",
+            shape=(count,),
+            dtype=np.dtype(np.int32),
+            make=lambda: np.arange(count, dtype=np.int32),
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class WeightBinding:
@@ -260,9 +270,9 @@ class Linear(Quantizable):
             if self._has_bias:
                 yield f"{layer}.bias", lambda part=part: stored[f"{path}.bias"]()[part]  # type: ignore[misc]
 
-    def forward(self, op: Any, x: Any, *, defer_bias: bool = False) -> Any:
-        """Emit the product and the bias; a deferred bias (`self.bias`) goes into the operator that follows."""
-        return self._form.multiply(op, x, self._stored, None if defer_bias else self.bias)
+    def forward(self, op: Any, x: Any) -> Any:
+        """Emit the product and the bias."""
+        return self._form.multiply(op, x, self._stored, self.bias)
 
 
 class TokenTable(Quantizable):
@@ -288,6 +298,8 @@ class TokenTable(Quantizable):
         self._form = self._attach_part(path, binding, self._stored, rows.kept)
         if self.use == "gather":
             self.places = parameter(rows.places(), "places")
+            if not rows.whole:
+                self.own_rows = parameter(rows.own_rows(), "own_rows")
         if rows.whole:
             self._others_form = self._attach_part(path, binding, self._others, rows.others, label="others")
 
@@ -326,7 +338,8 @@ class Embedding(TokenTable):
             return self._form.gather(op, ids, self._stored)
         places = op.Gather(self.places, ids)
         if not self._trimmed.whole:
-            return self._form.gather(op, places, self._stored)
+            # GatherBlockQuantized reads beyond its table for such a row, Gather does not.
+            return self._form.gather(op, op.Gather(self.own_rows, places), self._stored)
         kept, last = (_int32(op, number) for number in (len(self._trimmed.kept), len(self._trimmed.kept) - 1))
         first = self._form.gather(op, op.Min(places, last), self._stored)
         second = self._others_form.gather(op, op.Max(op.Sub(places, kept), _int32(op, 0)), self._others)
