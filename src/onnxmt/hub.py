@@ -61,8 +61,8 @@ def resolve(model: str | Path, *, files: Files = "all") -> ResolvedModel:
         return _demo()
     if parse_name(text) is not None:
         raise ModelNotFoundError(
-            f"{_quoted(text)} is no file or folder, and names a version in the store (onnxmt models list), which is a "
-            f"bundle: a checkpoint is read here; {FORMS}"
+            f"{_quoted(text)} names no model: there is no such file or folder; {FORMS}. What is called NAME:VERSION is "
+            "a bundle in the store (onnxmt models list), and a checkpoint is read here"
         )
     match = HUB_ID.fullmatch(text)
     if match is None or isinstance(model, Path) or not _is_hub_id(match["id"]) or ".." in (match["revision"] or ""):

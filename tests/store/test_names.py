@@ -79,7 +79,7 @@ def test_what_is_not_there_is_said_with_what_is(shelf: Shelf, tmp_path: Path) ->
         find("m:2")
     with pytest.raises(ModelNotFoundError, match=r"no model 'other'; it has: m\."):
         find("other:1")
-    with pytest.raises(ModelNotFoundError, match=r"a version in the store.*a checkpoint is read here"):
+    with pytest.raises(ModelNotFoundError, match=r"a bundle in the store .*, and a checkpoint is read here"):
         resolve("m:1")
 
 

@@ -47,8 +47,7 @@ def test_adding_copies_checks_and_numbers(shelf: Shelf, tmp_path: Path) -> None:
     assert second.same_as == ("1",)
     assert read_bundle(second.folder).size == second.bytes
     assert not os.access(second.folder / "weights.bin", os.W_OK) or os.geteuid() == 0
-    assert (second.folder / "weights.bin").stat().st_ino == (first.folder / "weights.bin").stat().st_ino
-    assert (first.folder / "weights.bin").stat().st_ino != (tmp_path / "a" / "weights.bin").stat().st_ino
+    assert (second.folder / "weights.bin").stat().st_nlink == 1  # onnx refuses weights with several links
     (tmp_path / "a" / "marker.txt").write_text("changed later")
     assert read_bundle("m:1").path("marker.txt").read_text() == "a"
     event = shelf.history()[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import hashlib
 import os
@@ -12,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onnxmt.bundle import Bundle, read_bundle
-from onnxmt.errors import OnnxmtError, StoreError
-from onnxmt.manifest import MANIFEST_NAME, FileEntry, Manifest
+from onnxmt.errors import StoreError
+from onnxmt.manifest import MANIFEST_NAME, Manifest
 from onnxmt.progress import Progress, Silent
 from onnxmt.store import regression
 from onnxmt.store.files import TEMPORARY, copy_file, delete_folder, flush, owned_folder
-from onnxmt.store.names import StoreName, check_part, usable_part
+from onnxmt.store.names import PRODUCTION, StoreName, check_part, usable_part
 from onnxmt.store.shelf import VERSIONS, Change, Shelf, shelf_of, writing
 from onnxmt.store.state import State, Version
 
@@ -72,7 +71,7 @@ def add(
     partial = shelf.folder / VERSIONS / f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(4)}"
     with writing(shelf), owned_folder(partial):
         progress.step("copy it")
-        _copy(found, partial, shelf)
+        _copy(found, partial)
         read_bundle(partial)  # what was copied, not what was to be
         outputs = _run(partial, shelf, progress) if options.run else None
         with shelf.changing() as change:
@@ -100,40 +99,20 @@ def _check_free(change: Change, version: str | None) -> None:
         raise StoreError(f"{name}:{version} is an alias of version {state.aliases[version].version}: name another")
 
 
-def _copy(bundle: Bundle, partial: Path, shelf: Shelf) -> None:
-    """Copy the listed files; what another version has already, byte for byte, is linked: neither ever changes."""
-    held = _held_files(shelf)
-    for entry in bundle.manifest.files:
-        target = partial / entry.path
+def _copy(bundle: Bundle, partial: Path) -> None:
+    """Copy the files that the manifest lists, and it.
+
+    No hard links, though nothing in the store ever changes: onnx refuses weights of several links, as a possible
+    attack, when such a bundle is quantised (found with onnx-ir 1.1). A copy by reference takes no room either.
+    """
+    for name in (*(entry.path for entry in bundle.manifest.files), MANIFEST_NAME):
+        target = partial / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        if not _linked(held.get((entry.path, entry.sha256)), target):
-            copy_file(bundle.folder / entry.path, target)
-            target.chmod(0o444)
-    copy_file(bundle.folder / MANIFEST_NAME, partial / MANIFEST_NAME)
-    (partial / MANIFEST_NAME).chmod(0o444)
+        copy_file(bundle.folder / name, target)
+        target.chmod(0o444)
     for path in (*partial.rglob("*"), partial):
         if path.is_dir():
             flush(path)
-
-
-def _held_files(shelf: Shelf) -> Mapping[tuple[str, str], Path]:
-    found: dict[tuple[str, str], Path] = {}
-    for version in shelf.state().versions:
-        folder = shelf.version_folder(version)
-        with contextlib.suppress(OnnxmtError, OSError):  # one that is damaged or just leaving has nothing to share
-            entries: tuple[FileEntry, ...] = read_bundle(folder, check="size").manifest.files
-            found |= {(entry.path, entry.sha256): folder / entry.path for entry in entries}
-    return found
-
-
-def _linked(held: Path | None, target: Path) -> bool:
-    if held is None:
-        return False
-    try:
-        target.hardlink_to(held)
-    except OSError:  # a file system without links, too many of them, or the other version has just gone
-        return False
-    return True
 
 
 def _run(partial: Path, shelf: Shelf, progress: Progress) -> dict[str, regression.Output]:
@@ -189,14 +168,14 @@ def _enter(
 def changes_against(
     shelf: Shelf, state: State, version: str, outputs: Mapping[str, regression.Output]
 ) -> regression.Comparison | None:
-    """Compare a version's outputs with the approved ones; where none are, with production's, else the latest one's."""
+    """Compare a version's outputs with the approved ones; where none are, with production's, else an earlier one's."""
     label = f"{shelf.name}:{version}"
     if approved := regression.approved_outputs(shelf):
         return regression.compare(approved, outputs, labels=("approved", label))
-    others = [state.version_of("production"), *reversed(tuple(state.versions))]
-    for other in others:
-        kept = None if other is None or other == version else regression.read_outputs(shelf, other)
-        if kept is not None:
+    own = state.versions.get(version)
+    earlier = [name for name, one in state.versions.items() if own is None or one.revision < own.revision]
+    for other in dict.fromkeys((state.version_of(PRODUCTION), *reversed(earlier))):
+        if other is not None and other != version and (kept := regression.read_outputs(shelf, other)) is not None:
             return regression.compare(kept.outputs, outputs, labels=(f"{shelf.name}:{other}", label))
     return None
 

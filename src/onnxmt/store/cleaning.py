@@ -136,6 +136,4 @@ def _leftovers(shelf: Shelf, change: Change) -> list[Path]:
 
 
 def _size(folder: Path) -> int:
-    """Bytes that deleting a folder gives back; what another version has linked is not counted."""
-    paths = [path for path in folder.rglob("*") if path.is_file()]
-    return sum(found.st_size for found in (path.stat() for path in paths) if found.st_nlink == 1)
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

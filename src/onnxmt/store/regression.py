@@ -122,7 +122,7 @@ def add_sentences(shelf: Shelf, texts: Sequence[str], *, category: str = "own") 
     shelf.require()
     with shelf.changing():
         found = read_set(shelf)
-        own = {**dict.fromkeys(wanted, category), **found.own}
+        own = {**found.own, **{text: category for text in wanted if text not in found.own}}
         _write(shelf.folder / _SET_NAME, dataclasses.replace(found, own=own))
     return len(own) - len(found.own)
 

@@ -64,7 +64,10 @@ def opened(text: str | os.PathLike[str], use: Callable[[Path], T], *, root: Path
 
 def stored_version(folder: str | os.PathLike[str]) -> StoreName | None:
     """Which version of which model a folder is; None where it lies in no store."""
-    path = Path(os.path.realpath(folder))
+    try:
+        path = Path(os.path.realpath(folder))
+    except (OSError, ValueError):  # a NUL in the name: no folder has it
+        return None
     if path.parent.name != VERSIONS or not (path.parents[1] / STATE_NAME).is_file():
         return None
     return parse_name(f"{path.parents[1].name}:{path.name}")
