@@ -194,6 +194,10 @@ class QualityGateError(LimitMissedError):
         super().__init__(message)
 
 
+class SpeedLimitError(LimitMissedError):
+    """A bundle takes longer for a sentence than is allowed."""
+
+
 class PromotionRefusedError(LimitMissedError):
     """A version failed its gate, or is worse than the one it would replace by more than the limits."""
 
