@@ -16,6 +16,7 @@ import pytest
 from onnxmt.commands import _lines
 from onnxmt.runtime.translation import TranslateOptions
 from onnxmt.runtime.translator import Translator
+from onnxmt.text.layer import TextOptions
 from tests.cli.harness import GOLDEN, environment, invoke, run, started
 
 LIBRARY, LIBRARY_ZH = "The library opens at nine.", "图书馆九点开门。"
@@ -75,11 +76,12 @@ def test_json_is_what_the_translator_says_line_by_line() -> None:
 
 
 def test_options_reach_the_search() -> None:
-    arguments = ("--beams", "3", "--alternatives", "2", "--max-new-tokens", "4", "--json", LIBRARY)
+    arguments = ("--beams", "3", "--alternatives", "2", "--max-new-tokens", "4", "--no-checks", "--json", LIBRARY)
     outcome = invoke("translate", *MODEL, *arguments)
     with Translator.load(GOLDEN) as translator:
         expected = translator.translate_detailed(
-            LIBRARY, options=TranslateOptions(beams=3, alternatives=2, max_new_tokens=4)
+            LIBRARY,
+            options=TranslateOptions(beams=3, alternatives=2, max_new_tokens=4, text=TextOptions(checks=None)),
         )
     assert outcome.objects[0]["tokens"] == list(expected.tokens)
     assert [a["tokens"] for a in outcome.objects[0]["alternatives"]] == [list(a.tokens) for a in expected.alternatives]
@@ -113,7 +115,9 @@ def test_sampling_options_without_sampling_are_refused() -> None:
 
 
 def test_warnings_go_to_standard_error_one_line_each() -> None:
-    outcome = invoke("translate", *MODEL, "--max-new-tokens", "2", stdin=f"{LIBRARY}\n\n{DOOR}\n".encode())
+    outcome = invoke(
+        "translate", *MODEL, "--max-new-tokens", "2", "--no-checks", stdin=f"{LIBRARY}\n\n{DOOR}\n".encode()
+    )
     assert outcome.code == 0
     assert len(outcome.lines) == 3
     first, second = outcome.err.splitlines()

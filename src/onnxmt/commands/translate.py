@@ -12,6 +12,20 @@ import typer
 
 from onnxmt.commands._document import Attributes, FormatOption, Fuzzy, JsonPaths, Meta, Redo
 from onnxmt.commands._options import Provider
+from onnxmt.commands._text_flags import (
+    Casing,
+    Checks,
+    ChineseForm,
+    LatinSpacing,
+    NormalizePunctuation,
+    Overlap,
+    Protect,
+    Retry,
+    Strict,
+    TextFlags,
+    Traditional,
+    Unwrap,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,6 +105,17 @@ def translate(
     attributes: Attributes = True,
     redo: Redo = False,
     fuzzy: Fuzzy = True,
+    strict: Strict = False,
+    overlap: Overlap = 0,
+    unwrap: Unwrap = False,
+    normalize_punctuation: NormalizePunctuation = False,
+    casing: Casing = True,
+    protect: Protect = None,
+    chinese_form: ChineseForm = None,
+    traditional: Traditional = None,
+    latin_spacing: LatinSpacing = None,
+    checks: Checks = True,
+    retry: Retry = True,
 ) -> None:
     """Translate texts, files, or standard input, line by line.
 
@@ -101,6 +126,10 @@ def translate(
     With --json a line is {"source", "text", "score", "tokens", "finished", "warnings"},
     and "alternatives" and "segments" where there are any. A line that cannot be
     translated has "error"; the rest continue, and the exit code is 1.
+
+    Protected text (URLs, code, tags, placeholders, and what --protect matches) comes out byte for byte; Chinese output
+    is in Chinese form; what the checks doubt is warned about. --no-split turns all of that off. With --unwrap and
+    --overlap a paragraph is one text.
 
     A file whose name ends in .md, .html, .srt, .po or .json, and any with --format, is translated as a whole: its
     prose, and nothing else. With -o FILE, a run that was killed goes on where it was.
@@ -116,6 +145,7 @@ def translate(
     from onnxmt.commands._console import byte_progress
     from onnxmt.commands._document import DocumentCall, check_documents, translate_documents, wants_documents
     from onnxmt.commands._lines import Arguments, Files, standard_input
+    from onnxmt.commands._paragraphs import Paragraphs
     from onnxmt.commands._sink import Sink
     from onnxmt.errors import UsageError
     from onnxmt.runtime.session import options_for
@@ -127,6 +157,19 @@ def translate(
         raise UsageError(f"--{'field' if field is not None else 'workers'} has no effect without --ray")
     if text and file and not ray:
         raise UsageError("give texts or files (-f), not both")
+    flags = TextFlags(
+        strict=strict,
+        overlap=overlap,
+        unwrap=unwrap,
+        normalize_punctuation=normalize_punctuation,
+        casing=casing,
+        protect=tuple(protect or ()),
+        chinese_form=chinese_form,
+        traditional=traditional,
+        latin_spacing=latin_spacing,
+        checks=checks,
+        retry=retry,
+    )
     options = TranslateOptions(
         beams=beams,
         max_new_tokens=max_new_tokens,
@@ -139,6 +182,7 @@ def translate(
         top_k=top_k,
         top_p=top_p,
         seed=seed,
+        **flags.settings(split=split),
     )
     if ray:
         from onnxmt.commands._ray import RayCall, translate_with_ray
@@ -170,9 +214,11 @@ def translate(
         check_documents(document)
         with Translator.load(model, options=options_for(mode, threads=threads, provider=provider)) as translator:
             _refuse_idle_options(options, translator)
+            flags.refuse_idle(options, translator)
             translate_documents(document, translator)
         return
-    lines = Arguments(text) if text else Files(file) if file else standard_input()
+    lines: Source = Arguments(text) if text else Files(file) if file else standard_input()
+    lines = Paragraphs(lines) if flags.joins_lines else lines
     watched = output is not None or not sys.stdout.isatty()  # else the lines themselves show how far it is
     with (
         Sink(output) as sink,
@@ -180,6 +226,7 @@ def translate(
         byte_progress("translate", lines.size if watched else None) as progress,
     ):
         _refuse_idle_options(options, translator)
+        flags.refuse_idle(options, translator)
         failed = 0
         for line, translation in _translated(lines, translator, options):
             failed += translation.error is not None

@@ -127,6 +127,11 @@ class Translator:
         """The ONNX Runtime execution provider that is really used."""
         return self.model.decoder.provider
 
+    @property
+    def target_language(self) -> str:
+        """The language of the output where a call names none, as the model says; "" where it says nothing."""
+        return self.direction.target or self._engine.target_language
+
     def close(self) -> None:
         """Give the graphs' memory back; translating afterwards raises SessionError."""
         self.model.close()

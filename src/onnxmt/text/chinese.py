@@ -12,7 +12,7 @@ from onnxmt.errors import MissingExtraError, UsageError
 from onnxmt.text.patterns import CJK_MARK, HAN
 from onnxmt.text.spans import MARKUP, ProtectOptions, Span, find_protected
 
-__all__ = ["ChineseOptions", "Traditional", "to_chinese_form"]
+__all__ = ["ChineseOptions", "Traditional", "check_traditional", "to_chinese_form"]
 
 Quotes = Literal["curly", "corner", "keep"]
 LatinSpace = Literal["keep", "add", "remove"]
@@ -247,6 +247,12 @@ def _set_latin_space(text: str, *, style: LatinSpace) -> str:
     # a URL or a path takes the Han character that follows it directly for a part of itself
     text = re.sub(f"(?<=[{HAN}]) +(?=[A-Za-z0-9])", "", text)
     return re.sub(f"(?<=[A-Za-z0-9%°℃]) +(?=[{HAN}])", "", text)
+
+
+def check_traditional(options: ChineseOptions) -> None:
+    """Raise MissingExtraError when Traditional output is asked for and OpenCC is not installed."""
+    if options.traditional is not None:
+        _opencc(options.traditional)
 
 
 @functools.cache
