@@ -8,6 +8,8 @@ import logging
 import os
 import secrets
 import signal
+import socket
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -22,6 +24,7 @@ from onnxmt.runtime.cpu import cpu_limit
 LOCAL = "local"
 # Shards are not sent through the object store, only what says where they are; Ray takes no less than this.
 _OBJECT_STORE = 80 << 20
+_KNOCK_SECONDS = 10.0
 # What Ray reads when it starts. The first keeps it off the network: every socket is bound to the loopback address.
 _QUIET: Mapping[str, str] = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
@@ -147,6 +150,10 @@ def _cluster(address: str) -> Iterator[Any]:
                 "object_store_memory": _OBJECT_STORE,
                 "_temp_dir": folder,
             }
+        else:
+            _knock(address)
+        # what Ray has to say, such as that a worker died, is no output of ours
+        stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         import ray
 
@@ -164,6 +171,17 @@ def _cluster(address: str) -> Iterator[Any]:
             with contextlib.suppress(ValueError):  # not the main thread
                 signal.signal(number, handler)
         yield ray
+
+
+def _knock(address: str) -> None:
+    """Raise BulkError where nobody listens at HOST:PORT; Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not (host and port.isdigit()):
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise BulkError(f"a Ray cluster could not be reached at {address!r} ({error})") from error
 
 
 @contextlib.contextmanager
