@@ -20,6 +20,7 @@ from onnxmt.layouts.standard_tokenizer import TOKENIZER_JSON, Difference, compar
 from onnxmt.layouts.written import LAYOUT, LayoutOptions, WrittenLayout, commit_layout
 from onnxmt.manifest import CONFIG_NAME, GENERATION_CONFIG_NAME
 from onnxmt.measure.sentences import choose_sentences
+from onnxmt.models import architecture_of
 from onnxmt.plan import Plan, check_vocabulary, make_plan
 from onnxmt.progress import Progress, Silent
 from onnxmt.runtime.decoder import load_model
@@ -147,7 +148,8 @@ def _write_tokenizer(plan: Plan, folder: Path) -> TokenizerJson:
     """The checkpoint's tokenizer files, and a tokenizer.json where it has none."""
     checkpoint = plan.checkpoint
     for path in checkpoint.tokenizer_files:
-        shutil.copyfile(path, folder / path.name)
+        if path.suffix != ".py":  # other people's code is not handed on
+            shutil.copyfile(path, folder / path.name)
     if checkpoint.card is not None:
         shutil.copyfile(checkpoint.card, folder / checkpoint.card.name)
     if (folder / TOKENIZER_JSON).exists():
@@ -192,7 +194,6 @@ def _write_graphs(plan: Plan, folder: Path, options: LayoutOptions, *, opset: in
     import onnx
     import onnx_ir as ir
 
-    from onnxmt.models import architecture_of
     from onnxmt.models.layers import WeightBinding
     from onnxmt.models.standard import standard_graphs
     from onnxmt.weights_file import WeightsFile
@@ -237,12 +238,14 @@ def _fill(graph: StandardGraph) -> None:
 
 def _compare(plan: Plan, folder: Path, precision: str) -> Sameness:
     """Decode sentences with our own graphs and with the standard ones."""
-    direction = plan.direction
+    direction, positions = plan.direction, architecture_of(plan.checkpoint.config).dimensions.max_source_positions
     chosen = choose_sentences(source_language(plan.tokenizer, direction)).sentences.sentences
-    texts = [
-        plan.tokenizer.encode(sentence.text, source=direction.source, target=direction.target)
-        for sentence in chosen[:: max(1, len(chosen) // _COMPARED)][:_COMPARED]
+    encoded = [
+        plan.tokenizer.encode(sentence.text, source=direction.source, target=direction.target) for sentence in chosen
     ]
+    fitting = [ids for ids in encoded if positions is None or len(ids) <= positions]
+    texts = fitting[:: max(1, len(fitting) // _COMPARED)][:_COMPARED] or [min(encoded, key=len)[:positions]]
+    settings = settings_for(plan.tokenizer, plan.settings, direction.target)
     own = load_model(folder / _OWN)
     try:
         return compare_with(
@@ -250,7 +253,7 @@ def _compare(plan: Plan, folder: Path, precision: str) -> Sameness:
             folder / GRAPHS,
             suffix=_SUFFIXES[precision],
             texts=texts,
-            settings=settings_for(plan.tokenizer, plan.settings, direction.target),
+            settings=settings if positions is None else settings.limited_to(positions),
         )
     finally:
         own.close()

@@ -95,7 +95,8 @@ def _coded(folder: Path, spec: TokenizerSpec, settings: CodedSettings, direction
 
     def token(place: str) -> str:
         code = settings.eos if place == "eos" else codes[place]
-        found = [name for name in (str(code), f"__{code}__") if pipeline.token_to_id(name) is not None]
+        # M2M100 writes its codes so; "en" alone is one of its pieces.
+        found = [name for name in (f"__{code}__", str(code)) if pipeline.token_to_id(name) is not None]
         if not found:
             raise TokenizerError(f"tokenizer.json cannot be written: the vocabulary has no token for {code!r}")
         return found[0]

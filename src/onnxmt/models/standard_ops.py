@@ -135,10 +135,10 @@ class PlainMicrosoft:
     def SkipLayerNormalization(
         self, x: Any, residual: Any, scale: Any, shift: Any, bias: Any = None, *, epsilon: float, _outputs: int
     ) -> Any:
-        """The norm of x + residual + bias; → it, or with four outputs it and (last) the sum."""
+        """The norm of x + residual + bias; → it, or with four outputs it, two that nobody uses, and the sum."""
         total = self._sum(x, residual, bias)
         normed = self._op.LayerNormalization(total, scale, shift, axis=-1, epsilon=epsilon)
-        return normed if _outputs == 1 else (normed, None, None, total)
+        return normed if _outputs == 1 else (normed, ir.Value(), ir.Value(), total)
 
     def SkipSimplifiedLayerNormalization(
         self, x: Any, residual: Any, scale: Any, bias: Any = None, *, epsilon: float, _outputs: int
@@ -146,7 +146,7 @@ class PlainMicrosoft:
         """The same with the root-mean-square norm."""
         total = self._sum(x, residual, bias)
         normed = self._op.SimplifiedLayerNormalization(total, scale, axis=-1, epsilon=epsilon)
-        return normed if _outputs == 1 else (normed, None, None, total)
+        return normed if _outputs == 1 else (normed, ir.Value(), ir.Value(), total)
 
     def _sum(self, x: Any, residual: Any, bias: Any | None) -> Any:
         return self._op.Add(x if bias is None else self._op.Add(x, bias), residual)
