@@ -107,9 +107,9 @@ def test_words_do_not_run_into_a_url():
 
 def test_numbers_in_the_text_are_not_taken_for_placeholders():
     asked: list[str] = []
-    result = one("(1) Open {a} and (3) close.", lambda texts: asked.extend(texts) or texts)
-    assert asked == ["(1) Open (2) and (3) close."]
-    assert result.text == "(1) Open {a} and (3) close."
+    result = one("Now (1) open {a} and (3) close.", lambda texts: asked.extend(texts) or texts)
+    assert asked == ["Now (1) open (2) and (3) close."]
+    assert result.text == "Now (1) open {a} and (3) close."
 
 
 def test_several_styles_are_tried_in_turn():

@@ -11,6 +11,7 @@ from onnxmt.text.casing import CaseChange, CasingOptions, restore_case, to_ordin
 from onnxmt.text.chinese import ChineseOptions, to_chinese_form
 from onnxmt.text.fidelity import CheckOptions, TextWarning, WarningKind, check_translation
 from onnxmt.text.normalize import normalize_punctuation
+from onnxmt.text.patterns import is_cjk
 from onnxmt.text.places import original_span
 from onnxmt.text.protect import Candidate, Inputs, Method, ProtectedTranslation, Translate, translate_protected
 from onnxmt.text.segment import Segment, join_translations, split_to_limit
@@ -229,7 +230,8 @@ class _Layer:
         spans = find_protected(text, self._protect)
         pieces = split_to_limit(whole, fits=lambda part: len(part) <= 0.65 * len(text) or len(part) < 24, keep=spans)
         at_marks = all(piece.text[-1] in _CLAUSE_MARKS for piece in pieces[:-1])
-        return pieces if at_marks else (whole,)
+        clauses = all(len(piece.text) >= 8 or is_cjk(piece.text[0]) for piece in pieces)  # no mere "Dr."
+        return pieces if at_marks and clauses else (whole,)
 
     def _joined(
         self,

@@ -138,6 +138,10 @@ def _without(text: str, spans: Sequence[Span], *, filler: str = " ") -> str:
     return filler.join(text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True))
 
 
+# What a line of a list begins with; models take it for a dash, or lose it.
+_LIST_MARKER = re.compile(r"(?:[-*+•‣▪·>–—]|#{1,6}|\(?[0-9]{1,3}[.)]|\(?[a-z]\))\s+(?=\S)")
+
+
 @dataclass(kw_only=True, slots=True)
 class _Job:
     """One text on its way: `core` is what stands between the markup at its edges, `inner` the spans in there."""
@@ -157,7 +161,8 @@ class _Job:
     def of(cls, text: str, spans: tuple[Span, ...], *, owner: int) -> _Job:
         if passes_through(_without(text, spans)):
             return cls(text=text, spans=spans, owner=owner, method="untouched", output=text)
-        start, end = 0, len(text)
+        marker = _LIST_MARKER.match(text)
+        start, end = marker.end() if marker and not (spans and spans[0].start < marker.end()) else 0, len(text)
         for span in spans:
             if span.kind not in MARKUP or text[start : span.start].strip():
                 break
