@@ -16,6 +16,7 @@ from onnxmt.serve.asking import while_connected
 from onnxmt.serve.problems import Problem, problem_of
 from onnxmt.serve.service import Result, Service, Wish
 from onnxmt.text.segment import Segment, join_translations, segment_text
+from onnxmt.text.spans import find_protected
 
 _GROUP = 4
 """So many segments go into the queue together; the first goes alone, so that something is seen soon."""
@@ -110,11 +111,11 @@ async def _translated(
 def _segments(text: str, *, language: str) -> tuple[Segment, ...]:
     """The segments as the library cuts them; the text whole where a segment by itself would be cut otherwise."""
     whole = Segment(text=text, start=0, end=len(text), separator="")
-    segments = segment_text(text, language=language)
+    segments = segment_text(text, language=language, keep=find_protected(text))
     if not text.strip() or text.lstrip().startswith(">>"):  # a language code in front is meant for all segments
         return (whole,)
     for segment in segments:
-        alone = segment_text(segment.text, language=language)
+        alone = segment_text(segment.text, language=language, keep=find_protected(segment.text))
         if segment.text and [one.text for one in alone] != [segment.text]:
             return (whole,)
     return segments
