@@ -149,6 +149,9 @@ class Document:
         for number, (slot, translation) in enumerate(zip(self.slots, translations, strict=True)):
             if translation is None or translation == slot.unit.text:
                 continue
+            if not any(map(str.isalnum, translation)):
+                problems.append(Problem(unit=number, message="the translation holds no word"))
+                continue
             try:
                 written[number] = slot.write(translation)
             except UnfitTranslationError as error:

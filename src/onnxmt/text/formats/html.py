@@ -43,6 +43,8 @@ _META = frozenset({
 _ATTRIBUTE = re.compile(r"""(?P<name>[^\s"'<>/=]+)(?:\s*=\s*(?P<value>"[^"]*"|'[^']*'|[^\s"'=<>`]+))?""")
 _SPACE = " \t\r\n\f"
 _ENTITY = re.compile(r"&(?:#[0-9]+|#[xX][0-9A-Fa-f]+|[A-Za-z][A-Za-z0-9]*);?")
+# {% if … %} of template languages: its order matters, as a tag's does.
+_TEMPLATE_TAG = re.compile(r"(\{%.*?%\}|\{#.*?#\})", re.DOTALL)
 _PLACEHOLDERS = ProtectOptions(kinds=frozenset({"placeholder"}))
 
 
@@ -80,8 +82,10 @@ class _Parser(HTMLParser):
         self.close()
 
     def events(self) -> list[_Event]:
+        if not self._found:
+            return [_Event(kind="other", start=0, end=self._length)] if self._length else []
         ends = [*(event.start for event in self._found[1:]), self._length]
-        first = self._found[0].start if self._found else self._length
+        first = self._found[0].start
         lead = [_Event(kind="other", start=0, end=first)] if first else []
         return lead + [
             _Event(
@@ -246,8 +250,12 @@ class _Reader:
             (core, start + lead),
             (raw[lead + len(core) :], start + lead + len(core)),
         ):
-            if piece:
-                self._add(Run(plain=_plain(piece)), (piece,), place)
+            for index, inside in enumerate(_TEMPLATE_TAG.split(piece)):
+                if index % 2:
+                    self._add(Mark(kind="single", pieces=(inside,)), (inside,), place)
+                elif inside:
+                    self._add(Run(plain=_plain(inside)), (inside,), place)
+                place += len(inside)
 
     def _flush(self) -> None:
         """The run is complete: make it a unit if there is prose in it."""
@@ -368,8 +376,6 @@ class _Block:
     texts: str
 
     def write(self, translation: str) -> tuple[Piece, ...]:
-        if not translation.strip():
-            raise UnfitTranslationError("the translation is empty")
         pieces: list[Piece] = []
         for item in self.inline.read(translation):
             pieces += [_markup(item, self.texts)] if isinstance(item, str) else item.pieces
@@ -384,7 +390,7 @@ class _Value:
     source: tuple[Piece, ...]
 
     def write(self, translation: str) -> tuple[Piece, ...]:
-        if "\n" in translation or not translation.strip():
+        if "\n" in translation:
             raise UnfitTranslationError("an attribute's value must be one line of text")
         value = str(self.source[0])
         quote = value[0] if value[0] in "\"'" else '"'

@@ -13,9 +13,9 @@ from onnxmt.text.formats.document import (
     DocumentOptions,
     Piece,
     Slot,
-    UnfitTranslationError,
     Unit,
 )
+from onnxmt.text.formats.placeholders import check_placeholders
 from onnxmt.text.protect import has_prose
 
 __all__ = ["read_json"]
@@ -153,8 +153,7 @@ class _Value:
     ascii_only: bool
 
     def write(self, translation: str) -> tuple[Piece, ...]:
-        if not translation.strip():
-            raise UnfitTranslationError("the translation is empty")
+        check_placeholders(self.unit.text, translation)
         written = json.dumps(translation, ensure_ascii=self.ascii_only)
         source = str(self.source[0])
         if "\\/" in source:

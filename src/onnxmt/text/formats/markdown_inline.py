@@ -332,15 +332,15 @@ class _Description:
     source: tuple[Piece, ...]
 
     def write(self, translation: str) -> tuple[Piece, ...]:
-        if "\n" in translation or not translation.strip():
+        if "\n" in translation:
             raise UnfitTranslationError("an image's description must be one line of text")
-        return (re.sub(r"([\\\[\]`*_<>|])", r"\\\1", translation.strip()),)
+        return (_escaped(translation.strip()).replace("|", "\\|"),)
 
 
 # Stands for an image's description while a block is looked at.
 _ANY_DESCRIPTION = "x"
 _EMPHASIS = re.compile(r"[*_~]+")
-_FIRST = re.compile(r"(?P<digits>\s*\d{1,9})(?P<dot>[.)])(?=\s|$)|(?P<space>\s*)(?P<sign>[#>+\-=*~`|:<])")
+_FIRST = re.compile(r"(?P<digits>\s*\d{1,9})(?P<dot>[.)])(?=\s|$)|(?P<space>\s*)(?P<sign>[#>+\-=*~|:<])")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -358,8 +358,6 @@ class _Block:
 
     def write(self, translation: str) -> tuple[Piece, ...]:
         """Write it as plainly as reads right: with escapes and spaces only where it would not."""
-        if not translation.strip():
-            raise UnfitTranslationError("the translation is empty")
         items = self.inline.read(translation.strip())
         wanted = "".join(item if isinstance(item, str) else self._text_of(item) for item in items)
         for escaped in ("none", "first", "all"):
@@ -411,7 +409,9 @@ def _guard(match: re.Match[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    return re.sub(r"&(?=[#A-Za-z])", "&amp;", re.sub(r"([\\`*_\[\]<>~#])", r"\\\1", text))
+    """The text with nothing in it that Markdown reads; not every reader takes an escaped backtick for text."""
+    escaped = re.sub(r"&(?=[#A-Za-z])", "&amp;", re.sub(r"([\\*_\[\]<>~#])", r"\\\1", text))
+    return escaped.replace("`", "&#96;")
 
 
 def _spaced(items: Sequence[str | Mark], index: int) -> str:

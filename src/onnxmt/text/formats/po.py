@@ -20,8 +20,8 @@ from onnxmt.text.formats.document import (
     Unit,
     When,
 )
+from onnxmt.text.formats.placeholders import check_placeholders
 from onnxmt.text.protect import has_prose
-from onnxmt.text.spans import ProtectOptions, find_protected
 
 __all__ = ["read_po"]
 
@@ -44,7 +44,6 @@ _CHARSET = re.compile(r"charset=([^\s\\]+)", re.IGNORECASE)
 # printf's unnumbered directives, which take the arguments in turn.
 _DIRECTIVE = re.compile(r"%[-+ 0#]*(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGcrsa]")
 _FORMAT_FLAG = re.compile(r"(?<!no-)\b(?:c|objc|python|php|perl|sh|lua|awk|gcc-internal)-format\b")
-_PLACEHOLDERS = ProtectOptions(kinds=frozenset({"placeholder"}))
 _BODY = re.compile(r"\A(\s*)(.*?)(\s*)\Z", re.DOTALL)
 
 
@@ -241,24 +240,17 @@ class _Message:
     newline: str
 
     def write(self, translation: str) -> tuple[Piece, ...]:
-        if not translation.strip():
-            raise UnfitTranslationError("the translation is empty")
         translation = translation.strip()
-        self._check_placeholders(translation)
+        check_placeholders(self.unit.text, translation)
+        self._check_order(translation)
         whole = _BODY.sub(lambda match: match[1] + translation + match[3], self.text)
         parts = whole.splitlines(keepends=True)
         if len(parts) == 1:
             return (_quoted(whole),)
         return (self.newline.join(['""', *map(_quoted, parts)]),)
 
-    def _check_placeholders(self, translation: str) -> None:
-        """Programs put values into these: a lost one is an error at run time, two that changed places a wrong text."""
-        given, made = (
-            sorted(span.text for span in find_protected(text, _PLACEHOLDERS)) for text in (self.unit.text, translation)
-        )
-        if given != made:
-            changed = sorted(set(given) ^ set(made)) or given
-            raise UnfitTranslationError(f"the placeholders differ in the translation: {', '.join(changed)}")
+    def _check_order(self, translation: str) -> None:
+        """printf puts its values in by their order."""
         if _FORMAT_FLAG.search(self.flags):
             order = [_DIRECTIVE.findall(text.replace("%%", "")) for text in (self.unit.text, translation)]
             if order[0] != order[1]:

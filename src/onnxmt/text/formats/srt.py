@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from onnxmt.text.formats.document import (
@@ -75,7 +76,7 @@ class _Cue:
 def _cues(lines: Sequence[str]) -> Iterator[_Cue]:
     """The texts: each from its times to the next cue's number or times, without blank lines at its edges."""
     times = [index for index, line in enumerate(lines) if _TIME.fullmatch(line.rstrip("\r\n"))]
-    for time, following in zip(times, [*times[1:], len(lines)], strict=True):
+    for time, following in pairwise([*times, len(lines)]):
         start, end = time + 1, following
         if following < len(lines) and end > start and _NUMBER.fullmatch(lines[end - 1].rstrip("\r\n")):
             end -= 1
@@ -147,8 +148,6 @@ class _Text:
     newline: str
 
     def write(self, translation: str) -> tuple[Piece, ...]:
-        if not translation.strip():
-            raise UnfitTranslationError("the translation is empty")
         if "-->" in translation and "-->" not in self.unit.text:
             raise UnfitTranslationError("the translation holds '-->', which stands between times in subtitles")
         items = self.inline.read(translation.strip())
