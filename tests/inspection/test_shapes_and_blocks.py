@@ -164,7 +164,7 @@ def test_shapes_go_through_operators_that_onnx_does_not_know(tmp_path: Path) -> 
     shapes = tensor_shapes(graph)
     by_operator = {node.op_type: shapes.get(node.outputs[0].name or "") for node in graph}
     assert by_operator["MultiHeadAttention"] == ("batch", "target", 16)
-    assert by_operator["SkipLayerNormalization"] == ("batch", "target", 16)
+    assert by_operator["LayerNormalization"] == ("batch", "target", 16)
     assert by_operator["Gemm"] == ("batch", 40)
     split = next(node for node in graph if node.op_type == "Split")
     assert [shapes[output.name or ""] for output in split.outputs] == [("batch", "target", 16)] * 3

@@ -31,7 +31,7 @@ def _hashes(folder: Path) -> dict[str, str]:
 
 def _with_head(builder: Callable[..., Path], folder: Path, name: str) -> Path:
     """A checkpoint with a head of its own, so that two tables are unique."""
-    builder(folder, config={"vocab_size": 30000})
+    builder(folder, config={"vocab_size": 32000})
     edit_weights(folder, lambda weights: weights.update({"lm_head.weight": weights[name] * np.float32(1.5)}))
     return folder
 
@@ -44,7 +44,7 @@ def test_weights_are_stored_once(tmp_path, family):
     if family.endswith("own head"):
         _with_head(builder, tmp_path, "shared.weight" if builder is build_mt5 else "model.shared.weight")
     else:
-        builder(tmp_path, config={"vocab_size": 30000})
+        builder(tmp_path, config={"vocab_size": 32000})
     export(tmp_path)
     unique = sum(parameter.numel() for parameter in load_torch(tmp_path).parameters()) * 4
     assert (tmp_path / "graphs" / "weights.bin").stat().st_size <= 1.05 * unique

@@ -55,7 +55,7 @@ def test_products_and_attention_are_half_and_sensitive_parts_are_not(marian: Tin
                 if value is not None and value.is_initializer() and value.const_value.dtype in (HALF, FULL):
                     types.setdefault(node.op_type, set()).add(value.const_value.dtype)
         assert types["MatMul"] == {HALF}
-        assert types["SkipLayerNormalization"] == {FULL}
+        assert types["LayerNormalization"] == {FULL}
         tables = {layer_of(n): n.inputs[0].const_value.dtype for n in model.graph if n.op_type == "Gather" and n.inputs[0].is_initializer()}  # fmt: skip
         assert {dtype for path, dtype in tables.items() if path.endswith("embed_tokens")} == {HALF}
         assert {dtype for path, dtype in tables.items() if path.endswith("embed_positions")} == {FULL}

@@ -26,7 +26,7 @@ class AttentionStyle:
 
 
 class SelfAttention(nn.Module):  # type: ignore[misc]  # onnxscript is untyped
-    """Query, key and value in one product, attention, and the output projection with its bias handed on."""
+    """Query, key and value in one product, attention, and the output projection."""
 
     def __init__(self, style: AttentionStyle, d_model: int, stack: StackConfig, component: str) -> None:
         super().__init__()
@@ -36,12 +36,12 @@ class SelfAttention(nn.Module):  # type: ignore[misc]  # onnxscript is untyped
         setattr(self, style.output, Linear(inputs=inner, outputs=d_model, component=component, bias=style.bias))
         self._style, self._heads = style, stack.heads
 
-    def forward(self, op: Any, x: Any, mask: Any, position_bias: Any | None = None) -> tuple[Any, Any]:
-        """Encoder self-attention of [B, S, d]; → (output, bias of the output projection)."""
+    def forward(self, op: Any, x: Any, mask: Any, position_bias: Any | None = None) -> Any:
+        """Encoder self-attention of [B, S, d]."""
         attended = fused.self_attention(
             op, self.qkv(op, x), heads=self._heads, mask=mask, scale=self._style.scale, position_bias=position_bias
         )
-        return fused.project_deferred(op, attended, getattr(self, self._style.output))
+        return getattr(self, self._style.output)(op, attended)
 
 
 class CachedSelfAttention(SelfAttention):
@@ -49,14 +49,14 @@ class CachedSelfAttention(SelfAttention):
 
     def forward(  # type: ignore[override]
         self, op: Any, x: Any, past: CrossKeyValue, position_bias: Any | None = None
-    ) -> tuple[Any, Any, CrossKeyValue]:
-        """Attend [B, T, d] over the past and itself; → (output, deferred bias, present)."""
+    ) -> tuple[Any, CrossKeyValue]:
+        """Attend [B, T, d] over the past and itself; → (output, present)."""
         attended = fused.cached_attention(
             op, self.qkv(op, x), past.key, past.value,
             heads=self._heads, scale=self._style.scale, position_bias=position_bias,
         )  # fmt: skip
-        output, bias = fused.project_deferred(op, attended.output, getattr(self, self._style.output))
-        return output, bias, CrossKeyValue(attended.key, attended.value)
+        output = getattr(self, self._style.output)(op, attended.output)
+        return output, CrossKeyValue(attended.key, attended.value)
 
 
 class CrossAttention(nn.Module):  # type: ignore[misc]
@@ -69,13 +69,13 @@ class CrossAttention(nn.Module):  # type: ignore[misc]
         setattr(self, style.output, Linear(inputs=inner, outputs=d_model, component="decoder", bias=style.bias))
         self._style, self._heads = style, stack.heads
 
-    def forward(self, op: Any, x: Any, cross: CrossKeyValue, mask: Any) -> tuple[Any, Any]:
-        """Attend [B, T, d] over [B, heads, S, head size]; → (output, deferred bias)."""
+    def forward(self, op: Any, x: Any, cross: CrossKeyValue, mask: Any) -> Any:
+        """Attend [B, T, d] over [B, heads, S, head size]."""
         query = getattr(self, self._style.query)(op, x)
         attended = fused.cross_attention(
             op, query, cross.key, cross.value, heads=self._heads, mask=mask, scale=self._style.scale
         )
-        return fused.project_deferred(op, attended, getattr(self, self._style.output))
+        return getattr(self, self._style.output)(op, attended)
 
 
 class CrossProjection(nn.Module):  # type: ignore[misc]

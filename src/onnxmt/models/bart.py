@@ -280,8 +280,8 @@ class Layer(nn.Module):  # type: ignore[misc]
     def feed_forward(self, op: Any, stream: ResidualStream) -> None:
         """Apply fc1 → activation → fc2 to the stream."""
         x = stream.read(op, self.final_layer_norm)
-        y, bias = fused.project_deferred(op, self._activation(op, self.fc1(op, x)), self.fc2)
-        stream.write(op, y, bias, self.final_layer_norm)
+        y = self.fc2(op, self._activation(op, self.fc1(op, x)))
+        stream.write(op, y, self.final_layer_norm)
 
 
 class EncoderLayer(Layer):
@@ -295,8 +295,8 @@ class EncoderLayer(Layer):
 
     def forward(self, op: Any, stream: ResidualStream, mask: Any) -> None:
         """Advance the stream by one layer."""
-        y, bias = self.self_attn(op, stream.read(op, self.self_attn_layer_norm), mask)
-        stream.write(op, y, bias, self.self_attn_layer_norm)
+        y = self.self_attn(op, stream.read(op, self.self_attn_layer_norm), mask)
+        stream.write(op, y, self.self_attn_layer_norm)
         self.feed_forward(op, stream)
 
 
@@ -315,10 +315,10 @@ class DecoderLayer(Layer):
         self, op: Any, stream: ResidualStream, past: CrossKeyValue, cross: CrossKeyValue, mask: Any
     ) -> CrossKeyValue:
         """Advance the stream by one layer; → present key and value."""
-        y, bias, present = self.self_attn(op, stream.read(op, self.self_attn_layer_norm), past)
-        stream.write(op, y, bias, self.self_attn_layer_norm)
-        y, bias = self.encoder_attn(op, stream.read(op, self.encoder_attn_layer_norm), cross, mask)
-        stream.write(op, y, bias, self.encoder_attn_layer_norm)
+        y, present = self.self_attn(op, stream.read(op, self.self_attn_layer_norm), past)
+        stream.write(op, y, self.self_attn_layer_norm)
+        y = self.encoder_attn(op, stream.read(op, self.encoder_attn_layer_norm), cross, mask)
+        stream.write(op, y, self.encoder_attn_layer_norm)
         self.feed_forward(op, stream)
         return present
 

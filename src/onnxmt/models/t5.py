@@ -194,9 +194,10 @@ class SelfAttentionLayer(nn.Module):  # type: ignore[misc]  # onnxscript is unty
 
     def forward(self, op: Any, stream: ResidualStream, source: Any, bias: PositionBias) -> Any:
         """Advance the stream; `source` is the mask (encoder) or the past (decoder). → a decoder's present."""
-        y, _, *present = self.SelfAttention(op, stream.read(op, self.layer_norm), source, bias.of(op, self._table[0]))
-        stream.write(op, y, None, self.layer_norm)
-        return present[0] if present else None
+        attended = self.SelfAttention(op, stream.read(op, self.layer_norm), source, bias.of(op, self._table[0]))
+        y, present = attended if isinstance(attended, tuple) else (attended, None)
+        stream.write(op, y, self.layer_norm)
+        return present
 
 
 class CrossAttentionLayer(nn.Module):  # type: ignore[misc]
@@ -209,8 +210,8 @@ class CrossAttentionLayer(nn.Module):  # type: ignore[misc]
 
     def forward(self, op: Any, stream: ResidualStream, cross: CrossKeyValue, mask: Any) -> None:
         """Advance the stream."""
-        y, _ = self.EncDecAttention(op, stream.read(op, self.layer_norm), cross, mask)
-        stream.write(op, y, None, self.layer_norm)
+        y = self.EncDecAttention(op, stream.read(op, self.layer_norm), cross, mask)
+        stream.write(op, y, self.layer_norm)
 
 
 class FeedForward(nn.Module):  # type: ignore[misc]
@@ -245,7 +246,7 @@ class FeedForwardLayer(nn.Module):  # type: ignore[misc]
     def forward(self, op: Any, stream: ResidualStream) -> None:
         """Advance the stream."""
         y = self.DenseReluDense(op, stream.read(op, self.layer_norm))
-        stream.write(op, y, None, self.layer_norm)
+        stream.write(op, y, self.layer_norm)
 
 
 class EncoderBlock(nn.Module):  # type: ignore[misc]
