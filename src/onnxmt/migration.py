@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Literal
 
 from onnxmt.bundle import Bundle, BundleWriter, check_output
 from onnxmt.checkpoint import licence_warning
-from onnxmt.errors import UsageError
+from onnxmt.errors import SizeLimitError, UsageError
 from onnxmt.graph_export import ExportedGraphs, export_graphs
 from onnxmt.hub import resolve
 from onnxmt.manifest import UNVERIFIED, Manifest
+from onnxmt.measure.bench.migration import MigrationSpeed, SpeedLimits
 from onnxmt.measure.calibration_options import CalibrationOptions
 from onnxmt.measure.gate_report import FP32, GateLimits
 from onnxmt.measure.report import commit_with_report
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 VerifyMode = Literal["auto", "live", "recording", "none"]
 GateMode = Literal["enforce", "report", "off"]
 GATE_MODES: tuple[GateMode, ...] = ("enforce", "report", "off")
-_LIMITS = GateLimits()
+_LIMITS, _NO_LIMITS = GateLimits(), SpeedLimits()
 _FP32 = PRESETS["fp32"]
 # Where the fp32 graphs are while a bundle of another precision is made: inside the unfinished bundle, so that whatever
 # ends the work takes them away with it.
@@ -54,6 +55,9 @@ class MigrateOptions:
     `source`, `target`: the languages that the bundle translates between where a call names none; `prefix`: the task
     prefix of a T5 or BART model, instead of what its config says. `sentences`: a file to verify on instead of the
     shipped sentences.
+
+    `bench`: measure the speed of single sentences, beside PyTorch where that is installed, and hold it to `speed`. It
+    takes up to a minute; the command line does it unless it is told not to.
     """
 
     precision: Recipe = PRESETS["int8"]
@@ -67,21 +71,26 @@ class MigrateOptions:
     target: str | None = None
     prefix: str | None = None
     sentences: Path | None = None
+    bench: bool = False
+    speed: SpeedLimits = _NO_LIMITS
 
     def __post_init__(self) -> None:
         if self.gate not in GATE_MODES:
             raise UsageError(f"the gate is {self.gate!r}; allowed: {', '.join(GATE_MODES)}")
+        if self.speed.any and not self.bench:
+            raise UsageError("limits of speed need the measurement: leave --no-bench (bench=False) out")
 
 
 @dataclass(frozen=True, kw_only=True)
 class MigrateResult:
     """The bundle that was written, the verification report (None with verify="none"), the quality beside fp32 (None
-    with gate="off"), and what the user should know."""
+    with gate="off"), its speed (None without bench), and what the user should know."""
 
     bundle: Bundle
     report: VerificationReport | None
     quality: GateReport | None
     warnings: tuple[str, ...]
+    speed: MigrationSpeed | None = None
 
 
 def migrate(
@@ -91,7 +100,8 @@ def migrate(
 
     The fp32 graphs are verified; those of another precision are then run, evaluated beside them, and held to
     `options.limits`. Raises OnnxmtError: nothing is left at `output` then, and what was there before still is. A
-    verification that fails raises VerificationError, a quality limit that is missed QualityGateError.
+    verification that fails raises VerificationError, a quality limit that is missed QualityGateError, one of speed
+    SpeedLimitError, a result that is no smaller than fp32 SizeLimitError (with gate="enforce").
     """
     options, progress = options or MigrateOptions(), progress or Silent()
     check_output(output, overwrite=options.overwrite)
@@ -104,10 +114,11 @@ def migrate(
     chosen = choose_sentences(source_language(plan.tokenizer, plan.direction), file=options.sentences)
     reference = _find_reference(plan, chosen, options)
     texts = _find_texts(plan, options)
+    timed = _timed_texts(plan, texts, options)
     exact = options.precision.exact
     with BundleWriter(output, overwrite=options.overwrite) as writer:
         copy_files(plan, writer.folder)
-        fp32 = report = baseline = quality = None
+        fp32 = report = baseline = quality = size_note = None
         if exact or reference is not None or texts is not None or options.precision.calibrated:
             progress.step("build the graphs")
             fp32 = _build(plan, writer.folder if exact else writer.folder / _BASELINE, _FP32)
@@ -128,18 +139,50 @@ def migrate(
                 fp32.unload()
             progress.step(f"build the graphs in {options.precision.name}")
             built = _build(plan, writer.folder, options.precision, calibration)
+            size_note = None if fp32 is None else _size_note(built, fp32, options)
             progress.step("run them")
             _run(built)
         if texts is not None and baseline is not None:
             progress.step(f"evaluate {options.precision.name}")
             quality = _judge(built, baseline, texts, options, progress)
-        progress.step("write the bundle and its report")
         built.unload()
         manifest = _manifest(built, report, quality, fp32_sizes={} if fp32 is None else fp32.sizes)
         shutil.rmtree(writer.folder / _BASELINE, ignore_errors=True)
+        speed = None
+        if timed is not None:
+            progress.step("measure the speed")
+            speed = _measure(writer.described(manifest), plan, timed, options, progress)
+            manifest = _with_speed(manifest, speed)
+        progress.step("write the bundle and its report")
         finished = commit_with_report(writer, manifest)
-    warnings = (*_warnings(built, report, quality), *([finished.note] if finished.note else []))
-    return MigrateResult(bundle=finished.bundle, report=report, quality=quality, warnings=warnings)
+    unmeasured = options.bench and timed is None
+    warnings = (
+        *_warnings(built, report, quality),
+        *([size_note] if size_note else []),
+        *(["the speed was not measured: no shipped text is in a language that the model reads"] if unmeasured else []),
+        *([finished.note] if finished.note else []),
+    )
+    return MigrateResult(bundle=finished.bundle, report=report, quality=quality, warnings=warnings, speed=speed)
+
+
+def _size_note(built: _Built, fp32: _Built, options: MigrateOptions) -> str | None:
+    """What is to be said of a result that is no smaller than fp32; raises SizeLimitError with gate="enforce"."""
+    try:
+        require_smaller(options.precision, sum(built.sizes.values()), sum(fp32.sizes.values()))
+    except SizeLimitError as error:
+        if options.gate == "enforce":
+            raise
+        return str(error)
+    return None
+
+
+def require_smaller(recipe: Recipe, size: int, fp32: int) -> None:
+    """Raise SizeLimitError unless a quantised model is smaller than its fp32 one, both in bytes."""
+    if not recipe.exact and size >= fp32:
+        raise SizeLimitError(
+            f"the model takes {size:,} bytes in {recipe.name} and {fp32:,} in fp32: quantising it so wins nothing. "
+            "Give lm_head and embedding one precision, since a tied table is then stored once, or keep fp32"
+        )
 
 
 def export(
@@ -150,7 +193,9 @@ def export(
     It says `unverified` wherever it is shown. Of the options only `precision`, `overwrite` and the languages count.
     """
     given = options or MigrateOptions(precision=_FP32)
-    unverified = dataclasses.replace(given, verify="none", gate="off", evaluation=None, sentences=None)
+    unverified = dataclasses.replace(
+        given, verify="none", gate="off", evaluation=None, sentences=None, bench=False, speed=_NO_LIMITS
+    )
     return migrate(model, output, options=unverified, progress=progress)
 
 
@@ -208,6 +253,46 @@ def _find_texts(plan: Plan, options: MigrateOptions) -> EvaluationSet | None:
 
     require_sacrebleu()
     return options.evaluation or texts_for(plan.languages, model=plan.checkpoint.name)
+
+
+def _timed_texts(plan: Plan, texts: EvaluationSet | None, options: MigrateOptions) -> EvaluationSet | None:
+    """The texts to measure the speed on; None where nothing is measured, or no shipped text fits."""
+    if not options.bench:
+        return None
+    from onnxmt.measure.direction import texts_for
+
+    found = options.evaluation or texts
+    if found is None:
+        try:
+            found = texts_for(plan.languages, model=plan.checkpoint.name)
+        except UsageError:
+            if options.speed.any:
+                raise
+    return found
+
+
+def _measure(
+    unfinished: Bundle, plan: Plan, texts: EvaluationSet, options: MigrateOptions, progress: Progress
+) -> MigrationSpeed:
+    """Measure beside PyTorch, hold the result to the limits, and keep what PyTorch translated."""
+    from onnxmt.measure.migration_speed import measure_speed, pytorch_outputs
+    from onnxmt.measure.quality import add_to_evaluation
+
+    speed = measure_speed(unfinished, plan, texts, progress=progress.advance)
+    speed.raise_if_missed(options.speed, model=plan.checkpoint.name)
+    if (outputs := pytorch_outputs(speed, plan)) is not None:
+        add_to_evaluation(unfinished.folder, "pytorch", outputs)
+    return speed
+
+
+def _with_speed(manifest: Manifest, speed: MigrationSpeed) -> Manifest:
+    """Say what was measured, and in `quality` how PyTorch itself scores."""
+    from onnxmt.measure.migration_speed import pytorch_quality
+
+    quality, before = manifest.quality, pytorch_quality(speed)
+    if quality is not None and before is not None:
+        quality = {**quality, "pytorch": before}
+    return dataclasses.replace(manifest, quality=quality, speed=speed.to_dict())
 
 
 def _calibrate(fp32: _Built, options: CalibrationOptions, progress: Progress) -> Calibration:

@@ -54,6 +54,11 @@ class Plan:
     warning: str | None
 
     @property
+    def positions(self) -> int | None:
+        """The length of the position table; None where the model has none."""
+        return architecture_of(self.checkpoint.config).dimensions.max_source_positions
+
+    @property
     def languages(self) -> Languages:
         """The model's own language codes, and those that stand where a call names none."""
         codes, told = self.tokenizer.languages(), self.direction

@@ -24,7 +24,7 @@ from onnxmt.measure.direction import requested_language
 from onnxmt.measure.finite import require_finite
 from onnxmt.measure.gate_report import FP32, GateLimits
 from onnxmt.measure.report import REPORT_NAME, commit_with_report
-from onnxmt.migration import GATE_MODES, GateMode
+from onnxmt.migration import GATE_MODES, GateMode, require_smaller
 from onnxmt.models import architecture_of
 from onnxmt.precision import PRESETS, Calibration, Recipe, search_order
 from onnxmt.progress import Progress, Silent
@@ -395,15 +395,6 @@ class _Source:
             quality=None,
             speed=None,
             cpu=cpu_features().to_dict(),
-        )
-
-
-def require_smaller(recipe: Recipe, size: int, fp32: int) -> None:
-    """Raise SizeLimitError unless a quantised model is smaller than its fp32 one, both in bytes."""
-    if not recipe.exact and size >= fp32:
-        raise SizeLimitError(
-            f"the model takes {size:,} bytes in {recipe.name} and {fp32:,} in fp32: quantising it so wins nothing. "
-            "Give lm_head and embedding one precision, since a tied table is then stored once, or keep fp32"
         )
 
 

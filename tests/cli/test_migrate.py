@@ -67,7 +67,7 @@ def test_export_writes_beside_and_says_where(checkpoint: Path, monkeypatch: pyte
 
 
 def test_migrate_without_verification_translates_two_sentences(checkpoint: Path, tmp_path: Path) -> None:
-    outcome = invoke("migrate", checkpoint, "-o", tmp_path / "out", "--verify", "none", "--gate", "off")
+    outcome = invoke("migrate", checkpoint, "-o", tmp_path / "out", "--verify", "none", "--gate", "off", "--no-bench")
     assert outcome.code == 0
     lines = outcome.lines
     assert lines[-1] == str(tmp_path / "out")
@@ -76,7 +76,9 @@ def test_migrate_without_verification_translates_two_sentences(checkpoint: Path,
 
 
 def test_migrate_in_json(checkpoint: Path, tmp_path: Path) -> None:
-    outcome = invoke("migrate", checkpoint, "-o", tmp_path / "out", "--verify", "none", "--precision", "fp32", "--json")
+    outcome = invoke(
+        "migrate", checkpoint, "-o", tmp_path / "out", "--verify", "none", "--precision", "fp32", "--no-bench", "--json"
+    )
     found = json.loads(outcome.text)
     assert outcome.code == 0
     assert outcome.err == ""
@@ -92,7 +94,7 @@ def test_migrate_in_json(checkpoint: Path, tmp_path: Path) -> None:
 def test_no_judge_stops_before_the_work(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from onnxmt.measure import reference
 
-    monkeypatch.setattr(reference, "_missing_package", lambda: "torch")
+    monkeypatch.setattr(reference, "missing_package", lambda: "torch")
     message = invoke("migrate", checkpoint, "-o", tmp_path / "out").error()
     assert "--verify none" in message
     assert "pip install 'onnxmt[reference]'" in message
@@ -107,7 +109,7 @@ def test_no_judge_stops_before_the_work(checkpoint: Path, tmp_path: Path, monkey
 def verified(pristine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The small checkpoint migrated live: PyTorch judges it."""
     folder = tmp_path_factory.mktemp("live") / "tiny"
-    outcome = invoke("migrate", pristine, "-o", folder, "--verify", "live", "--precision", "fp32")
+    outcome = invoke("migrate", pristine, "-o", folder, "--verify", "live", "--precision", "fp32", "--no-bench")
     assert outcome.code == 0, outcome.err
     assert "Verification passed: every layer equals the reference" in outcome.text
     assert outcome.lines[-1] == str(folder)

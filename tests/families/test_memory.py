@@ -20,7 +20,7 @@ MIGRATE = """
 import re, sys
 from pathlib import Path
 from onnxmt.cli import main
-code = main(["migrate", *sys.argv[1:], "--precision", "fp32", "--verify", "none", "--gate", "off", "--json"])
+code = main(["migrate", *sys.argv[1:], "--precision", "fp32", "--verify", "none", "--gate", "off", "--no-bench", "--json"])
 status = Path("/proc/self/status").read_text()
 print(int(re.search(r"VmHWM:\\s+(\\d+) kB", status)[1]) * 1024, file=sys.stderr)
 sys.exit(code)

@@ -162,13 +162,13 @@ def test_the_command_exits_with_1_and_shows_every_figure(tmp_path: Path) -> None
     table = tmp_path / "texts.tsv"
     rows = zip(texts.domains, texts.sources or (), texts.references[0], strict=True)
     table.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
-    outcome = invoke("migrate", "demo", "-o", tmp_path / "b", "--verify", "none", "--evaluation", table)
+    outcome = invoke("migrate", "demo", "-o", tmp_path / "b", "--verify", "none", "--evaluation", table, "--no-bench")
     assert outcome.code == 1
     assert not (tmp_path / "b").exists()
     assert outcome.err.splitlines()[-1].startswith("onnxmt: error: demo in int8 misses ")
     assert any(line.startswith("greedy") and line.rstrip().endswith("MISSED") for line in outcome.lines)
     assert outcome.lines[-1].startswith("Quality gate FAILED: ")
-    quick = ("migrate", "demo", "-o", tmp_path / "b", "--verify", "none", "--evaluation", table, "--json")
+    quick = ("migrate", "demo", "-o", tmp_path / "b", "--verify", "none", "--evaluation", table, "--no-bench", "--json")
     as_json = invoke(*quick)
     assert as_json.code == 1
     assert json.loads(as_json.text)["kind"] == "QualityGateError"

@@ -86,6 +86,20 @@ def migrate(
             help="Evaluate on these lines (DOMAIN, SOURCE, REFERENCE between tabs) instead of the shipped ones.",
         ),
     ] = None,
+    bench: Annotated[
+        bool,
+        typer.Option(
+            "--bench/--no-bench",
+            help="Measure the speed of single sentences, beside PyTorch where it is installed (up to a minute).",
+        ),
+    ] = True,
+    max_p50_ms: Annotated[
+        float | None,
+        typer.Option("--max-p50-ms", metavar="X", help="The median of single sentences at the default beams, at most."),
+    ] = None,
+    max_p99_ms: Annotated[
+        float | None, typer.Option("--max-p99-ms", metavar="X", help="The slowest hundredth of them, at most.")
+    ] = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
@@ -93,8 +107,8 @@ def migrate(
 
     Reads the checkpoint, builds the graphs in fp32, compares them layer by layer with PyTorch or with a recording of
     it, then builds them in the precision wanted and compares translations (BLEU, chrF; greedy and beam 4; by domain and
-    length). Writes a folder that needs nothing else, and prints its path as the last line. When anything fails, nothing
-    is left behind.
+    length), and times single sentences. Writes a folder that needs nothing else, and prints its path as the last line.
+    When anything fails, or a limit is missed (exit code 1), nothing is left behind.
 
     A model of many languages (NLLB, M2M100, mBART-50) needs --target; that language, and --source, are what the bundle
     translates between where `onnxmt translate` names none. `onnxmt inspect MODEL` says what a model needs.
@@ -102,7 +116,7 @@ def migrate(
     \b
     Examples:
       onnxmt migrate demo
-      onnxmt migrate Helsinki-NLP/opus-mt-en-zh -o en-zh --max-bleu-drop 0.3
+      onnxmt migrate Helsinki-NLP/opus-mt-en-zh -o en-zh --max-bleu-drop 0.3 --max-p99-ms 250
       onnxmt migrate facebook/m2m100_418M --source en --target zh
       onnxmt migrate ./my-checkpoint --precision fp32
       onnxmt migrate ./my-checkpoint --verify none --json
@@ -110,6 +124,7 @@ def migrate(
     from onnxmt.commands._console import step_progress
     from onnxmt.commands._options import bundle_folder, chosen_recipe
     from onnxmt.errors import QualityGateError
+    from onnxmt.measure.bench.migration import SpeedLimits
     from onnxmt.measure.calibration_options import CalibrationOptions
     from onnxmt.measure.gate_report import GateLimits
     from onnxmt.measure.texts import read_table
@@ -128,6 +143,8 @@ def migrate(
         target=target,
         prefix=prefix,
         sentences=sentences,
+        bench=bench,
+        speed=SpeedLimits(max_p50_ms=max_p50_ms, max_p99_ms=max_p99_ms),
     )
     folder = bundle_folder(output, model=model, precision=options.precision.name)
     try:
@@ -166,11 +183,14 @@ def show_result(result: MigrateResult, samples: list[tuple[str, str]], *, as_jso
         if report is not None:
             print()
         result.quality.print_to(stdout_console())
+    if result.speed is not None:
+        print()
+        result.speed.print_to(stdout_console())
     if samples:
         print()
     for source, text in samples:
         print(f"{source}\n  → {text}")
-    if samples or report is not None or result.quality is not None:
+    if samples or report is not None or result.quality is not None or result.speed is not None:
         print()
     print(bundle.folder)
 
@@ -186,6 +206,7 @@ def result_json(result: MigrateResult, samples: list[tuple[str, str]]) -> dict[s
         "status": bundle.manifest.verification.status,
         "verification": None if report is None else report.to_dict(),
         "quality": bundle.manifest.quality,
+        "speed": bundle.manifest.speed,
         "samples": [{"source": source, "text": text} for source, text in samples],
         "warnings": list(result.warnings),
     }

@@ -137,6 +137,14 @@ def write_evaluation(folder: Path, texts: EvaluationSet, outputs: Mapping[str, O
     (folder / EVALUATION_NAME).write_text(text + "\n", encoding="utf-8")
 
 
+def add_to_evaluation(folder: Path, name: str, value: Mapping[str, Any]) -> None:
+    """Add one key to the evaluation.json of a bundle that is being made, where it has one."""
+    path = folder / EVALUATION_NAME
+    if path.is_file():
+        record = json.loads(path.read_text(encoding="utf-8"))
+        path.write_text(json.dumps({**record, name: value}, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
 def read_evaluation(bundle: Bundle) -> RecordedEvaluation | None:
     """Read evaluation.json of a bundle, None where it has none; raises BundleError where it is not one."""
     if all(entry.path != EVALUATION_NAME for entry in bundle.manifest.files):

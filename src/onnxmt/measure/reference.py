@@ -74,7 +74,7 @@ def find_reference(
     if mode == "none":
         return None
     path = checkpoint.folder / RECORDING_NAME
-    missing = _missing_package()
+    missing = missing_package()
     if mode == "live" or (mode == "auto" and missing is None):
         if missing is not None:
             raise MissingExtraError(needed_for="live verification against PyTorch", extra="reference", module=missing)
@@ -329,7 +329,7 @@ def _cached_tensors(output: Any) -> tuple[list[np.ndarray], list[np.ndarray]]:
     return present, cross
 
 
-def _missing_package() -> str | None:
+def missing_package() -> str | None:
     """Name the first package of the extra that is not installed; nothing is imported."""
     return next((name for name in ("torch", "transformers") if not _is_installed(name)), None)
 

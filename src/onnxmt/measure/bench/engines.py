@@ -134,6 +134,15 @@ class EngineProcess:
         """Translate groups ({"ids", "tokens"}); returns seconds of each, of the whole, and lengths."""
         return self._ask({"do": "run", "groups": list(groups), "beams": beams})
 
+    def outputs(
+        self, groups: Sequence[Sequence[Sequence[int]]], beams: int, told: Mapping[str, int]
+    ) -> Mapping[str, Any]:
+        """Translate groups of token ids at the model's own length; returns seconds and tokens of each.
+
+        `told`: generation settings that differ from the model's own. onnxmt and torch can do it.
+        """
+        return self._ask({"do": "outputs", "groups": [list(group) for group in groups], "beams": beams, "told": told})
+
     def memory(self) -> Mapping[str, int | None]:
         """Return the bytes resident now, and at the peak so far."""
         return self._ask({"do": "memory"})

@@ -19,17 +19,27 @@ class Torch:
 
     def translate(self, ids: list[list[int]], *, beams: int, tokens: int | None) -> list[int]:
         """Translate one batch; see run.Engine."""
+        forced = {} if tokens is None else {"min_new_tokens": tokens, "max_new_tokens": tokens}
+        return [_length(row, self._ends(), tokens) for row in self._generated(ids, beams, forced)]
+
+    def outputs(self, ids: list[list[int]], *, beams: int, told: dict[str, int]) -> list[list[int]]:
+        """Translate one batch; see run.SpeakingEngine."""
+        return [row[: _length(row, self._ends(), None)] for row in self._generated(ids, beams, told)]
+
+    def _generated(self, ids: list[list[int]], beams: int, more: dict[str, int]) -> list[list[int]]:
+        """All tokens after the start token, padding at the end included."""
         width = max(len(row) for row in ids)
         padded = torch.tensor([row + [row[-1]] * (width - len(row)) for row in ids])
         mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in ids])
-        forced = {} if tokens is None else {"min_new_tokens": tokens, "max_new_tokens": tokens}
         with torch.inference_mode():
             output = self._model.generate(
-                input_ids=padded, attention_mask=mask, num_beams=beams, do_sample=False, **forced
+                input_ids=padded, attention_mask=mask, num_beams=beams, do_sample=False, **more
             )
-        config = self._model.generation_config
-        ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
-        return [_length(row[1:], ends, tokens) for row in output.tolist()]
+        return [row[1:] for row in output.tolist()]
+
+    def _ends(self) -> list[int]:
+        found = self._model.generation_config.eos_token_id
+        return found if isinstance(found, list) else [found]
 
 
 def _length(row: list[int], ends: list[int], tokens: int | None) -> int:

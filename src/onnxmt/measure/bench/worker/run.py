@@ -5,7 +5,8 @@ engine's own module (`engine_NAME`) is found beside this file.
 
 Commands: `convert` (what the engine's `convert` takes), where the engine has files of its own; `load` (what the
 engine's `load` takes) → versions; `run` (groups of token ids with the number of tokens to generate, beams) → seconds of
-each group, of all, and tokens generated for each sentence; `memory` → bytes.
+each group, of all, and tokens generated for each sentence; `outputs` (groups of token ids, beams, generation settings)
+→ seconds and tokens of each group; `memory` → bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol, TextIO, cast
 
 
 class Engine(Protocol):
@@ -30,6 +31,16 @@ class Engine(Protocol):
         """Translate one batch; generate exactly `tokens` tokens a sentence (None: the model's own length).
 
         Returns how many tokens each sentence got.
+        """
+
+
+class SpeakingEngine(Engine, Protocol):
+    """An engine that also says what it translated."""
+
+    def outputs(self, ids: list[list[int]], *, beams: int, told: dict[str, int]) -> list[list[int]]:
+        """Translate one batch at the model's own length, with `told` of its generation settings changed.
+
+        Returns the tokens of each sentence, without the start token, up to the end.
         """
 
 
@@ -49,6 +60,16 @@ def run(engine: Engine, groups: list[Any], beams: int, workers: int) -> dict[str
             done = list(pool.map(one, groups))
     whole = time.perf_counter() - begin
     return {"seconds": [seconds for seconds, _ in done], "whole": whole, "lengths": [lengths for _, lengths in done]}
+
+
+def outputs(engine: SpeakingEngine, groups: list[Any], beams: int, told: dict[str, int]) -> dict[str, Any]:
+    """Translate the groups one after another, and return what came out beside the times."""
+    seconds, tokens = [], []
+    for group in groups:
+        begin = time.perf_counter()
+        tokens.append(engine.outputs(group, beams=beams, told=told))
+        seconds.append(time.perf_counter() - begin)
+    return {"seconds": seconds, "tokens": tokens}
 
 
 def memory() -> dict[str, int | None]:
@@ -82,6 +103,8 @@ def serve(name: str, commands: TextIO, answers: TextIO) -> None:
             elif command["do"] == "run":
                 assert engine is not None
                 answer = run(engine, command["groups"], command["beams"], workers)
+            elif command["do"] == "outputs":
+                answer = outputs(cast(SpeakingEngine, engine), command["groups"], command["beams"], command["told"])
             else:
                 answer = dict(memory())
         except ModuleNotFoundError as error:
