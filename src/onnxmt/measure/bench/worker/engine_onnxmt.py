@@ -25,17 +25,29 @@ class Bundle:
 
     def translate(self, ids: list[list[int]], *, beams: int, tokens: int | None) -> list[int]:
         """Translate one batch; see run.Engine."""
+        forced = {} if tokens is None else {"min_new_tokens": tokens, "max_new_tokens": tokens}
+        return [len(found) for found in self.outputs(ids, beams=beams, told=forced)]
+
+    def outputs(self, ids: list[list[int]], *, beams: int, told: dict[str, int]) -> list[list[int]]:
+        """Translate one batch; see run.SpeakingEngine."""
         width = max(len(row) for row in ids)
         padded = np.full((len(ids), width), ids[0][-1], np.int64)
         mask = np.zeros((len(ids), width), np.int64)
         for row, own in enumerate(ids):
             padded[row, : len(own)] = own
             mask[row, : len(own)] = 1
-        settings = dataclasses.replace(self._translator.settings, num_beams=beams, do_sample=False)
-        if tokens is not None:
-            settings = dataclasses.replace(settings, min_new_tokens=tokens, max_new_tokens=tokens)
-        found = search(self._translator.model.start(padded, mask), rows=len(ids), settings=settings)
-        return [len(hypotheses[0].tokens) for hypotheses in found]
+        model = self._translator.model
+        settings = dataclasses.replace(
+            self._translator.settings,
+            num_beams=beams,
+            num_return_sequences=1,
+            do_sample=False,
+            **told,  # type: ignore[arg-type]  # every name in it is one of a whole number
+        )
+        if model.positions is not None:
+            settings = settings.limited_to(model.positions)
+        found = search(model.start(padded, mask), rows=len(ids), settings=settings, scored=False)
+        return [list(hypotheses[0].tokens) for hypotheses in found]
 
 
 def load(*, model: str, threads: int, workers: int, spin: str = "brief") -> Bundle:
