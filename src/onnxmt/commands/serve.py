@@ -15,6 +15,34 @@ def serve(
         str | None,
         typer.Option("--model", metavar="BUNDLE", help="The bundle to serve.  [default: the packaged demo model]"),
     ] = None,
+    canary: Annotated[
+        str | None,
+        typer.Option(metavar="NAME:ALIAS", help="Try another version of the model in the store on some requests."),
+    ] = None,
+    canary_percent: Annotated[
+        float, typer.Option(min=0, max=100, metavar="P", help="So many percent of the requests.")
+    ] = 5.0,
+    shadow: Annotated[
+        bool, typer.Option("--shadow", help="The canary gets copies after the answer; its own are only compared.")
+    ] = False,
+    canary_requests: Annotated[int, typer.Option(min=2, metavar="N", help="Judge a canary after N requests.")] = 20,
+    canary_errors: Annotated[
+        float, typer.Option(min=0, max=1, metavar="X", help="Return it when a larger share of them failed.")
+    ] = 0.02,
+    canary_warnings: Annotated[
+        float,
+        typer.Option(min=0, max=1, metavar="X", help="… when the share with warnings is so much over production's."),
+    ] = 0.1,
+    canary_latency: Annotated[
+        float, typer.Option(min=1, metavar="X", help="… when its median latency is over X times production's.")
+    ] = 2.0,
+    canary_agreement: Annotated[
+        float, typer.Option(min=0, max=1, metavar="X", help="… when its outputs are less like production's than X.")
+    ] = 0.6,
+    poll: Annotated[
+        float,
+        typer.Option(min=0.05, max=3600, metavar="S", help="Look every S seconds for what the store's names mean."),
+    ] = 1.0,
     host: Annotated[
         str, typer.Option(metavar="HOST", help="Address to listen on; 0.0.0.0 is all of them.")
     ] = "127.0.0.1",
@@ -79,9 +107,13 @@ def serve(
 
     The log goes to standard error and holds no texts. SIGTERM lets running requests finish.
 
+    A model of the store, NAME:ALIAS, is exchanged without a restart when the alias is given to another version. With
+    --canary some requests go to another version, which is returned by itself when it fails, warns, is late or differs.
+
     \b
     Examples:
       onnxmt serve
+      onnxmt serve --model en-zh:production --canary en-zh:canary --canary-percent 5
       onnxmt serve --model ./en-zh --host 0.0.0.0 --port 8000 --api-keys keys.txt
       curl -s localhost:8000/v1/translate -H 'content-type: application/json' -d '{"text": "Good morning."}'
     """
@@ -90,6 +122,7 @@ def serve(
     from onnxmt.serve.guard import cgroup_memory_limit
     from onnxmt.serve.options import BatchOptions, Limits, ServeOptions
     from onnxmt.serve.process import require_extra, run
+    from onnxmt.serve.rollout_options import CanaryLimits, rollout_plan
 
     require_extra()
     options = ServeOptions(
@@ -112,8 +145,24 @@ def serve(
     )
     room = memory << 20 if memory is not None else cgroup_memory_limit()  # batches are cut to fit
     runtime = RuntimeOptions(threads=threads, workers=workers, arena=arena, memory_limit=room, provider=provider)
+    plan = rollout_plan(
+        model,
+        canary,
+        percent=canary_percent,
+        shadow=shadow,
+        limits=CanaryLimits(
+            min_requests=canary_requests,
+            max_errors=canary_errors,
+            max_warnings=canary_warnings,
+            max_latency=canary_latency,
+            min_agreement=canary_agreement,
+        ),
+        poll_seconds=poll,
+    )
     with Translator.load(model, options=runtime) as translator:
-        run(translator, options, host=host, port=port, drain=drain, quiet=quiet)
+        if plan is not None:
+            plan = plan.loaded(translator.bundle.folder)
+        run(translator, options, host=host, port=port, drain=drain, quiet=quiet, rollout=plan)
 
 
 def _keys(path: Path | None) -> frozenset[str]:

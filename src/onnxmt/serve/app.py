@@ -23,6 +23,9 @@ from onnxmt.serve.keys import Keyring, RateLimit
 from onnxmt.serve.metrics import Metrics
 from onnxmt.serve.options import ServeOptions
 from onnxmt.serve.problems import Problem
+from onnxmt.serve.rollout import Rollout
+from onnxmt.serve.rollout_options import RolloutPlan
+from onnxmt.serve.rollout_request import Pinning
 from onnxmt.serve.service import Service
 from onnxmt.serve.state import State
 
@@ -32,11 +35,14 @@ def create_app(
     *,
     options: ServeOptions | None = None,
     runtime: RuntimeOptions | None = None,
+    rollout: RolloutPlan | None = None,
 ) -> Starlette:
     """Return the service as an ASGI app; it loads and warms the model when it starts, and is ready when it has.
 
-    `model` is a bundle's folder, None for the demo model, or a Translator, which stays the caller's to close. Starting
-    raises what `Translator.load` raises.
+    `model` is a bundle's folder, NAME:VERSION|ALIAS in the store, None for the demo model, or a Translator, which stays
+    the caller's to close. With a `rollout` (serve.rollout_options) the service follows a name of the store; `model` is
+    then what it means now, and is closed when another version has taken its place. Starting raises what
+    `Translator.load` raises.
     """
     options = options or ServeOptions()
     state = State(
@@ -51,27 +57,48 @@ def create_app(
     async def life(_app: Starlette) -> AsyncIterator[None]:
         given = isinstance(model, Translator)
         translator = model if isinstance(model, Translator) else await asyncio.to_thread(_load, model, runtime)
-        state.service = Service(translator, options, state.metrics)
-        await state.service.warm()
-        try:
+        async with _served(state, translator, rollout):
             yield
-        finally:
-            await state.service.close()
-            state.service = None
-            if not given:
-                translator.close()
+        if not given:
+            translator.close()
 
     routes = _routes(options)
     app = Starlette(
         routes=routes,
         lifespan=life,
         middleware=[
-            Middleware(Edge, metrics=state.metrics, paths=[route.path for route in routes], origins=options.origins)
+            Middleware(Edge, metrics=state.metrics, paths=[route.path for route in routes], origins=options.origins),
+            Middleware(Pinning, state=state),
         ],
         exception_handlers={HTTPException: _no_route},
     )
     app.state.onnxmt = state
     return app
+
+
+@asynccontextmanager
+async def _served(state: State, translator: Translator, plan: RolloutPlan | None) -> AsyncIterator[None]:
+    """Put the service around the translator into the state, warm, while the block runs."""
+    if plan is None:
+        state.service = Service(translator, state.options, state.metrics)
+        await state.service.warm()
+        try:
+            yield
+        finally:
+            await state.service.close()
+            state.service = None
+        return
+
+    def use(service: Service) -> None:
+        state.service = service
+
+    state.rollout = Rollout(translator, plan, options=state.options, metrics=state.metrics, use=use)
+    await state.rollout.start()
+    try:
+        yield
+    finally:
+        await state.rollout.close()
+        state.service = state.rollout = None
 
 
 def _load(model: str | os.PathLike[str] | None, runtime: RuntimeOptions | None) -> Translator:

@@ -46,6 +46,7 @@ class Edge:
         headers = Headers(scope=scope)
         given = headers.get("x-request-id", "")
         request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        scope["onnxmt.request_id"] = request_id
         added = {**_SAFE, "x-request-id": request_id, **self._cors(headers.get("origin"))}
         status = 500
 

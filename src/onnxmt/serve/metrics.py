@@ -68,6 +68,13 @@ class Metrics:
             manifest.name, str(manifest.version or ""), manifest.recipe, translator.provider, str(translator.threads)
         ).set(1)
 
+    def forget(self, translator: Translator) -> None:
+        """Say that this model is not served any more."""
+        manifest = translator.bundle.manifest
+        self._model.remove(
+            manifest.name, str(manifest.version or ""), manifest.recipe, translator.provider, str(translator.threads)
+        )
+
     def page(self) -> bytes:
         """The text that Prometheus reads."""
         return generate_latest(self.registry)

@@ -53,7 +53,10 @@ async def translate_stream(request: Request) -> Response:
 async def models(request: Request) -> Response:
     """GET /v1/models."""
     authorize(request)
-    return JSONResponse({"models": [_model(service_of(request))]})
+    rollout = state_of(request).rollout
+    if rollout is None:
+        return JSONResponse({"models": [_model(service_of(request))]})
+    return JSONResponse({"models": [{**_model(one.service), "role": role} for one, role in rollout.models()]})
 
 
 async def live(_request: Request) -> Response:

@@ -16,6 +16,7 @@ from onnxmt.serve.options import ServeOptions
 
 if TYPE_CHECKING:
     from onnxmt.runtime.translator import Translator
+    from onnxmt.serve.rollout_options import RolloutPlan
 
 _NEEDED = ("starlette", "uvicorn", "prometheus_client", "pydantic", "python_multipart")
 # An idle connection is kept for longer than common proxies keep theirs, so that none sends into a closing one.
@@ -31,7 +32,14 @@ def require_extra() -> None:
 
 
 def run(
-    translator: Translator, options: ServeOptions, *, host: str, port: int, drain: int = 30, quiet: bool = False
+    translator: Translator,
+    options: ServeOptions,
+    *,
+    host: str,
+    port: int,
+    drain: int = 30,
+    quiet: bool = False,
+    rollout: RolloutPlan | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then let running requests finish. Raises UsageError for an address in use."""
     import uvicorn
@@ -63,7 +71,7 @@ def run(
     where = f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}"
     options_line = f"{translator.provider}, {translator.threads} threads, {translator.runtime.workers} workers"
     config = uvicorn.Config(
-        create_app(translator, options=options),
+        create_app(translator, options=options, rollout=rollout),
         lifespan="on",
         log_config=None,
         access_log=False,

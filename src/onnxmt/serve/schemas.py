@@ -96,6 +96,9 @@ class ModelAnswer(BaseModel):
 
     name: str
     version: str | None
+    role: Literal["production", "canary", "shadow"] | None = Field(
+        default=None, description="Where versions of the store are served: what this one is there for."
+    )
     precision: str
     architecture: str
     source_languages: dict[str, str]

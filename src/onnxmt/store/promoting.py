@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from onnxmt.bundle import read_bundle
 from onnxmt.errors import PromotionRefusedError, StoreError, UsageError
@@ -129,8 +129,11 @@ def clear(
     expected: str | None = None,
     reason: str | None = None,
     evidence: Mapping[str, Any] | None = None,
+    action: Literal["clear", "return"] = "clear",
 ) -> Event | None:
     """Take an alias away; with `expected` only if it still means that version (None: it does not, nothing is done).
+
+    The history calls it `action`: `return` is what a service does with a canary that has left its limits.
 
     Raises ModelNotFoundError where there is no such alias, StoreError for `production`, which is only ever moved.
     """
@@ -144,12 +147,18 @@ def clear(
             return None
         return change.commit(
             change.state.without_alias(alias),
-            "clear",
+            action,
             alias=alias,
             before=held.version,
             reason=reason,
             evidence=evidence,
         )
+
+
+def record_return(shelf: Shelf, version: str, *, reason: str, evidence: Mapping[str, Any]) -> Event:
+    """Keep in the history that a service has returned a canary that was named by its version, which no alias holds."""
+    with shelf.changing() as change:
+        return change.commit(change.state, "return", version=version, reason=reason, evidence=evidence)
 
 
 @dataclass(frozen=True, kw_only=True)

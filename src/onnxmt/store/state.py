@@ -15,7 +15,7 @@ from onnxmt.store.names import CANARY, PRODUCTION, STAGING
 
 FORMAT = 1
 Stage = Literal["local", "staging", "production"]
-Action = Literal["add", "promote", "rollback", "clear", "remove", "gc", "approve"]
+Action = Literal["add", "promote", "rollback", "clear", "return", "remove", "gc", "approve"]
 T = TypeVar("T")
 # So many earlier holders of an alias can be returned to, one after another.
 _REMEMBERED = 50
