@@ -35,8 +35,20 @@ def _standard(model: str, folder: Path, options: LayoutOptions, progress: Progre
     return export_standard(model, folder, options=options, progress=progress)
 
 
+def _single(model: str, folder: Path, options: LayoutOptions, progress: Progress) -> WrittenLayout:
+    from onnxmt.layouts.single import export_single
+
+    return export_single(model, folder, options=options, progress=progress)
+
+
+def _triton(model: str, folder: Path, options: LayoutOptions, progress: Progress) -> WrittenLayout:
+    from onnxmt.layouts.triton import export_triton
+
+    return export_triton(model, folder, options=options, progress=progress)
+
+
 # What --layout may say beside `bundle`, and who writes it.
-LAYOUT_WRITERS: dict[str, LayoutWriter] = {"standard": _standard}
+LAYOUT_WRITERS: dict[str, LayoutWriter] = {"standard": _standard, "single": _single, "triton": _triton}
 _BUNDLE = "bundle"
 
 Layout = Annotated[
@@ -44,8 +56,9 @@ Layout = Annotated[
     typer.Option(
         "--layout",
         metavar="NAME",
-        help="bundle (for onnxmt itself), or standard (plain ONNX operators in the files and names that Optimum and "
-        "transformers.js read).",
+        help="bundle (for onnxmt itself), standard (plain ONNX operators in the files and names that Optimum and "
+        "transformers.js read), single (encoder, decoder and search in one graph, for ONNX Runtime in any language), or "
+        "triton (that graph as a model repository).",
     ),
 ]
 Opset = Annotated[
@@ -58,6 +71,10 @@ SelfContained = Annotated[
         "--self-contained", help="standard: each graph holds its weights, instead of one file for all (browsers)."
     ),
 ]
+Beams = Annotated[
+    int | None,
+    typer.Option("--beams", metavar="N", help="single, triton: beams of the built-in search.  [default: the model's]"),
+]
 
 
 def export(
@@ -66,6 +83,7 @@ def export(
     layout: Layout = _BUNDLE,
     opset: Opset = None,
     self_contained: SelfContained = False,
+    beams: Beams = None,
     precision: Precision = "fp32",
     keep_fp32: KeepFp32 = None,
     trim_head: TrimHead = False,
@@ -86,6 +104,7 @@ def export(
     Examples:
       onnxmt export Helsinki-NLP/opus-mt-en-zh -o en-zh
       onnxmt export Helsinki-NLP/opus-mt-en-zh --layout standard -o en-zh-onnx
+      onnxmt export Helsinki-NLP/opus-mt-en-zh --layout single --precision int8 -o en-zh-single
     """
     from onnxmt.commands._console import step_progress
     from onnxmt.commands._options import bundle_folder, chosen_recipe
@@ -107,13 +126,13 @@ def export(
             source=source,
             target=target,
             prefix=prefix,
+            beams=beams,
         )
         _export_layout(layout, model, output, wanted, as_json=as_json)
         return
-    if opset is not None or self_contained:
-        raise UsageError(
-            f"{'--opset' if opset is not None else '--self-contained'} is for another --layout; a bundle has one form"
-        )
+    if opset is not None or self_contained or beams is not None:
+        flag = "--opset" if opset is not None else "--self-contained" if self_contained else "--beams"
+        raise UsageError(f"{flag} is for another --layout; a bundle has one form, and translate has --beams")
     from onnxmt.commands.migrate import show_result
     from onnxmt.measure.calibration_options import CalibrationOptions
     from onnxmt.migration import MigrateOptions

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onnxmt.errors import UsageError
 from onnxmt.folder_writer import FolderKind
 from onnxmt.versions import package_versions
 
@@ -28,7 +29,8 @@ class LayoutOptions:
     """How a layout is exported; `opset` None is the layout's own choice.
 
     `source`, `target`: the languages that the folder's settings stand for; `prefix`: the task prefix of a T5 or BART
-    model. `self_contained`: every graph holds its own weights, where the layout gives a choice.
+    model. `self_contained`: every graph holds its own weights, where the layout gives a choice. `beams`: how many the
+    search that is part of the layout has, where one is; None: as the model says.
     """
 
     precision: Recipe
@@ -38,6 +40,11 @@ class LayoutOptions:
     source: str | None = None
     target: str | None = None
     prefix: str | None = None
+    beams: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.beams is not None and self.beams < 1:
+            raise UsageError(f"beams is {self.beams}: at least 1 is needed, and 1 is greedy search")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -185,7 +185,7 @@ class Greedy:
         """See Search."""
         return stay
 
-    def keep(self, emit: Emit, state: Sequence[Any], stay: Any, rows: Any) -> list[Any]:
+    def keep(self, emit: Emit, state: Sequence[Any], stay: Any, rows: Any) -> list[Any]:  # noqa: ARG002
         """See Search."""
         *by_row, health = state
         return [*(emit.rows(x, rows) for x in by_row), emit("Identity", health)]
