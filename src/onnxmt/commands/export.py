@@ -57,7 +57,7 @@ Layout = Annotated[
         "--layout",
         metavar="NAME",
         help="bundle (for onnxmt itself), standard (plain ONNX operators in the files and names that Optimum and "
-        "transformers.js read), single (encoder, decoder and search in one graph, for ONNX Runtime in any language), or "
+        "transformers.js read), single (encoder, decoder and search in one graph, for any ONNX Runtime), or "
         "triton (that graph as a model repository).",
     ),
 ]

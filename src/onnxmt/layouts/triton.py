@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from onnxmt.errors import UsageError
 from onnxmt.folder_writer import FolderWriter
 from onnxmt.layouts.single import (
@@ -92,7 +94,7 @@ class _Field:
         dims, reshape = (axes, "") if axes else ([1], "\n    reshape: { shape: [ ] }")
         return f"""  {{
     name: "{self.node.name}"
-    data_type: {_TYPES[self.node.dtype.name]}
+    data_type: {_TYPES[str(np.dtype(self.node.dtype))]}
     dims: [ {", ".join(map(str, dims))} ]{reshape}
   }}"""
 

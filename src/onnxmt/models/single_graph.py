@@ -130,7 +130,7 @@ def _empty(emit: Emit, batch: Any, described: ir.Value) -> Any:
     assert described.shape is not None
     _rows, heads, _length, size = described.shape
     shape = emit.join(batch, [int(heads), 0, int(size)], axis=0)
-    return emit("Expand", np.zeros((1, 1, 1, 1), described.dtype.numpy()), shape)  # type: ignore[union-attr]
+    return emit("Expand", np.zeros((1, 1, 1, 1), described.dtype.numpy()), shape)
 
 
 class _Weights:
@@ -155,8 +155,8 @@ class _Weights:
     def of(self, weight: ir.Value) -> ir.Value:
         """What stands for a large weight of one of the graphs."""
         found = self._placed[_range(weight)]
-        wanted = [int(axis) for axis in weight.const_value.shape]  # type: ignore[union-attr]
-        if wanted == [int(axis) for axis in found.const_value.shape]:  # type: ignore[union-attr]
+        wanted = [int(axis) for axis in weight.const_value.shape]
+        if wanted == [int(axis) for axis in found.const_value.shape]:
             return found
         made: ir.Value = self._body("Reshape", found, wanted)  # which ONNX Runtime folds when it loads
         return made
@@ -263,7 +263,7 @@ class _Loops:
     def _phases(self, emit: Emit, initial: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
         """Emit the outer loop; → tokens, lengths and scores of all sentences, and health."""
         described = self._described()
-        inputs = [value(f"phase.{v.name}", _dtype(v), list(v.shape)) for v in described]  # type: ignore[arg-type]
+        inputs = [value(f"phase.{v.name}", _dtype(v), list(v.shape)) for v in described]
         counter = [value("phase.number", INT64, []), value("phase.on", BOOL, [])]
         body = emit.inner("phase", [*counter, *inputs])
         outputs = self._phase(body, inputs)
@@ -272,7 +272,7 @@ class _Loops:
             [
                 (goes_on, value("phase.goes_on", BOOL, [])),
                 *(
-                    (out, value(f"phase.{v.name}.next", _dtype(v), list(v.shape)))  # type: ignore[arg-type]
+                    (out, value(f"phase.{v.name}.next", _dtype(v), list(v.shape)))
                     for out, v in zip(outputs, described, strict=True)
                 ),
             ]
@@ -322,7 +322,7 @@ class _Loops:
         """Emit the inner loop; → its last state and cache."""
         search = self.search
         described = [*search.described(), *self.cache]
-        inputs = [value(f"step.{v.name}", _dtype(v), list(v.shape)) for v in described]  # type: ignore[arg-type]
+        inputs = [value(f"step.{v.name}", _dtype(v), list(v.shape)) for v in described]
         counter = [value("step.number", INT64, []), value("step.on", BOOL, [])]
         body = emit.inner("step", [*counter, *inputs])
         count = len(search.described())
@@ -336,7 +336,7 @@ class _Loops:
             [
                 (body("Not", stops), value("step.goes_on", BOOL, [])),
                 *(
-                    (out, value(f"step.{v.name}.next", _dtype(v), list(v.shape)))  # type: ignore[arg-type]
+                    (out, value(f"step.{v.name}.next", _dtype(v), list(v.shape)))
                     for out, v in zip(outputs, described, strict=True)
                 ),
             ]
