@@ -94,42 +94,86 @@ def _width(size: int | str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Sameness:
-    """How many sentences gave the same tokens as our own graphs, greedy and with beams, merged and in two files."""
+    """How many sentences gave the same tokens as our own graphs, greedy and with beams, merged and in two files.
+
+    `difference` is the largest of a first step's logits, in standard deviations of those logits.
+    """
 
     sentences: int
     same: int
+    difference: float
 
-    def to_dict(self) -> dict[str, int]:
+    def to_dict(self) -> dict[str, float]:
         """What onnxmt.json says of it."""
-        return {"sentences": self.sentences, "same": self.same}
+        return {"sentences": self.sentences, "same": self.same, "largest_logit_difference": self.difference}
 
 
 def compare_with(
     own: Seq2SeqModel, folder: Path, *, suffix: str, texts: Sequence[list[int]], settings: GenerationSettings
 ) -> Sameness:
-    """Decode the ids of each text with our own graphs and with those in `folder`, and count what is the same."""
+    """Decode the ids of all texts as one batch, so that padding counts, with our own graphs and with those in
+    `folder`."""
+    batch = _Batch.of(texts, padding=settings.pad_token_id or 0)
     shorter = dataclasses.replace(settings, max_new_tokens=min(_LONGEST, settings.length_limit - 1), do_sample=False)
     modes = [dataclasses.replace(shorter, num_beams=beams, num_return_sequences=1) for beams in (1, _BEAMS)]
-    wanted = [_decode(own, ids, mode) for mode in modes for ids in texts]
-    same = [True] * len(wanted)
+    wanted, logits = [batch.decode(own, mode) for mode in modes], batch.first_logits(own, settings)
+    same, difference = [True] * len(texts), 0.0
     for merged in (True, False):
         model = StandardModel.load(folder, suffix=suffix, merged=merged)
-        found = [_decode(model, ids, mode) for mode in modes for ids in texts]
-        same = [before and one == other for before, one, other in zip(same, wanted, found, strict=True)]
+        difference = max(difference, float(np.abs(batch.first_logits(model, settings) - logits).max() / logits.std()))
+        for mode, expected in zip(modes, wanted, strict=True):
+            found = batch.decode(model, mode)
+            same = [before and one == other for before, one, other in zip(same, expected, found, strict=True)]
         model.close()
-    count = len(texts)
-    return Sameness(sentences=count, same=sum(all(same[place::count]) for place in range(count)))
+    return Sameness(sentences=len(texts), same=sum(same), difference=round(difference, 7))
 
 
-def _decode(model: Seq2SeqModel | StandardModel, ids: list[int], settings: GenerationSettings) -> tuple[int, ...]:
-    step = model.start(np.array([ids], np.int64), np.ones((1, len(ids)), np.int64))
-    return search(step, rows=1, settings=settings)[0][0].tokens
+@dataclass(frozen=True, kw_only=True)
+class _Batch:
+    """Texts as ids and mask, int64 [B, S]."""
+
+    ids: Ids
+    mask: Ids
+
+    @classmethod
+    def of(cls, texts: Sequence[list[int]], *, padding: int) -> _Batch:
+        mask = np.zeros((len(texts), max(map(len, texts))), np.int64)
+        ids = np.full_like(mask, padding)
+        for row, text in enumerate(texts):
+            ids[row, : len(text)], mask[row, : len(text)] = text, 1
+        return cls(ids=ids, mask=mask)
+
+    def decode(self, model: Seq2SeqModel | StandardModel, settings: GenerationSettings) -> list[tuple[int, ...]]:
+        found = search(model.start(self.ids, self.mask), rows=len(self.ids), settings=settings)
+        return [outputs[0].tokens for outputs in found]
+
+    def first_logits(
+        self, model: Seq2SeqModel | StandardModel, settings: GenerationSettings
+    ) -> npt.NDArray[np.float32]:
+        start = np.full((len(self.ids), 1), settings.decoder_start_token_id, np.int64)
+        return model.start(self.ids, self.mask)(start, None)
 
 
-def require_same(found: Sameness, *, least: float) -> None:
-    """Raise VerificationError when fewer than `least` of the sentences are the same."""
-    if found.same < least * found.sentences:
-        raise VerificationError(
-            f"the standard graphs give other tokens than our own for {found.sentences - found.same} of "
-            f"{found.sentences} sentences, and {1 - least:.0%} may differ: nothing was written"
-        )
+@dataclass(frozen=True, kw_only=True)
+class SamenessLimits:
+    """The smallest share of sentences with the same tokens, and the largest difference of logits."""
+
+    same: float
+    difference: float
+
+    def require(self, found: Sameness) -> None:
+        """Raise VerificationError when a limit is missed."""
+        misses = []
+        if found.same < self.same * found.sentences:
+            misses.append(
+                f"other tokens for {found.sentences - found.same} of {found.sentences} sentences "
+                f"(allowed: {1 - self.same:.0%})"
+            )
+        if not found.difference <= self.difference:  # NaN is a miss
+            misses.append(
+                f"logits that differ by {found.difference:.2g} of their standard deviation (allowed: {self.difference})"
+            )
+        if misses:
+            raise VerificationError(
+                f"the standard graphs do not do what our own do: they give {' and '.join(misses)}. Nothing was written"
+            )

@@ -132,24 +132,13 @@ class PlainMicrosoft:
         op = self._op
         return op.Mul(x, op.Sigmoid(x if alpha == 1.0 else op.Mul(x, alpha)))
 
-    def SkipLayerNormalization(
-        self, x: Any, residual: Any, scale: Any, shift: Any, bias: Any = None, *, epsilon: float, _outputs: int
-    ) -> Any:
-        """The norm of x + residual + bias; → it, or with four outputs it, two that nobody uses, and the sum."""
-        total = self._sum(x, residual, bias)
-        normed = self._op.LayerNormalization(total, scale, shift, axis=-1, epsilon=epsilon)
-        return normed if _outputs == 1 else (normed, ir.Value(), ir.Value(), total)
-
     def SkipSimplifiedLayerNormalization(
-        self, x: Any, residual: Any, scale: Any, bias: Any = None, *, epsilon: float, _outputs: int
+        self, x: Any, residual: Any, scale: Any, *, epsilon: float, _outputs: int
     ) -> Any:
-        """The same with the root-mean-square norm."""
-        total = self._sum(x, residual, bias)
+        """The root-mean-square norm of x + residual; → it, or it, two that nobody uses, and the sum."""
+        total = self._op.Add(x, residual)
         normed = self._op.SimplifiedLayerNormalization(total, scale, axis=-1, epsilon=epsilon)
         return normed if _outputs == 1 else (normed, ir.Value(), ir.Value(), total)
-
-    def _sum(self, x: Any, residual: Any, bias: Any | None) -> Any:
-        return self._op.Add(x if bias is None else self._op.Add(x, bias), residual)
 
     def DynamicQuantizeMatMul(
         self, x: Any, weight: Any, scale: Any, zero: Any = None, bias: Any = None, *, _outputs: int = 1
