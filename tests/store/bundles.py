@@ -33,3 +33,19 @@ def speed(p99: float, *, cpu: str = "a CPU") -> dict[str, Any]:
     """What a manifest keeps of a bench."""
     row = {"beams": 1, "batch": 1, "threads": 2, "workers": 1, "workload": "4 sentences", "p99_ms": p99}
     return {"results": [row], "cpu": cpu}
+
+
+def damaged_bundle(folder: Path) -> Bundle:
+    """The golden bundle with a part of its weights turned round: its hashes are right, and what it says is nonsense."""
+    import numpy as np
+
+    found = read_bundle(GOLDEN, check="size")
+    with BundleWriter(folder) as writer:
+        for entry in found.manifest.files:
+            shutil.copyfile(GOLDEN / entry.path, writer.folder / entry.path)
+        path = writer.folder / "weights.bin"
+        data = path.read_bytes()
+        numbers = np.frombuffer(data, np.float32, len(data) // 4).copy()
+        numbers[len(numbers) // 3 :] *= np.float32(-1.5)
+        path.write_bytes(numbers.tobytes())
+        return writer.commit(found.manifest)
