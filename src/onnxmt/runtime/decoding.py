@@ -10,6 +10,7 @@ import numpy as np
 from onnxmt.errors import UsageError
 from onnxmt.runtime.batching import LEAST_TOKENS, plan_batches
 from onnxmt.runtime.engine import Engine
+from onnxmt.runtime.scores import Ids
 from onnxmt.runtime.search import Hypothesis, search
 from onnxmt.runtime.settings import GenerationSettings
 
@@ -24,6 +25,7 @@ class BatchDecoder:
 
     def __init__(self, engine: Engine, settings: GenerationSettings, *, batch_tokens: int, seed: int | None) -> None:
         self._engine, self.settings, self._seed = engine, settings, seed
+        self._asked = batch_tokens
         rows = settings.num_return_sequences if settings.do_sample else settings.num_beams
         self.budget = max(1, self._batch_tokens(batch_tokens, rows) // rows)
 
@@ -76,12 +78,7 @@ class BatchDecoder:
     def _decode_batch(
         self, sources: Sequence[Sequence[int]], streams: Sequence[int], settings: GenerationSettings
     ) -> list[list[Hypothesis]]:
-        width = max(len(ids) for ids in sources)
-        padded = np.full((len(sources), width), self._padding(sources[0]), np.int64)
-        mask = np.zeros((len(sources), width), np.int64)
-        for row, ids in enumerate(sources):
-            padded[row, : len(ids)] = ids
-            mask[row, : len(ids)] = 1
+        padded, mask = self.padded(sources)
         return search(
             self._engine.model.start(padded, mask),
             rows=len(sources),
@@ -89,6 +86,23 @@ class BatchDecoder:
             seed=self._seed,
             streams=streams,
         )
+
+    def padded(self, sources: Sequence[Sequence[int]]) -> tuple[Ids, Ids]:
+        """Token ids as one array with padding on the right, and 1 where a token is; int64 [B, S] each."""
+        width = max(len(ids) for ids in sources)
+        padded = np.full((len(sources), width), self._padding(sources[0]), np.int64)
+        mask = np.zeros((len(sources), width), np.int64)
+        for row, ids in enumerate(sources):
+            padded[row, : len(ids)] = ids
+            mask[row, : len(ids)] = 1
+        return padded, mask
+
+    def budget_for(self, rows: int) -> int:
+        """How many source tokens a batch may hold where each sentence has `rows` rows; 0: the memory allows none."""
+        engine = self._engine
+        if engine.spare_memory is None or engine.needs is None:
+            return max(1, self._asked // rows)
+        return min(self._asked, engine.needs.batch_tokens(engine.spare_memory, rows_each=rows)) // rows
 
     def _padding(self, ids: Sequence[int]) -> int:
         """What stands under the mask: it has no effect, but must be a row of the embedding."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from onnxmt.runtime.decoder import Seq2SeqModel
 from onnxmt.runtime.memory import BatchNeeds
+from onnxmt.runtime.search.terms import TargetVocabulary
 from onnxmt.runtime.settings import GenerationSettings
 from onnxmt.runtime.tokenizer import Direction, Tokenizer
 
@@ -33,3 +35,8 @@ class Engine:
     workers: int = 1
     needs: BatchNeeds | None = None
     spare_memory: int | None = None
+
+    @functools.cached_property
+    def target_vocabulary(self) -> TargetVocabulary:
+        """What each token writes; made at its first use, since only glossaries need it."""
+        return TargetVocabulary(self.tokenizer.written_bytes(), kept=self.model.kept)

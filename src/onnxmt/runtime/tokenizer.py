@@ -93,6 +93,9 @@ class Tokenizer(Protocol):
     def unwritable(self, sample: str) -> str:
         """The characters of `sample` that the target side cannot write at all: a model that lacks Chinese, say."""
 
+    def written_bytes(self) -> Mapping[int, bytes]:
+        """What each token of the target side writes in UTF-8, a space for a word mark; no special tokens."""
+
     def target_tokens(self) -> frozenset[int] | str:
         """The ids that a text on the target side consists of, special tokens included.
 

@@ -80,5 +80,10 @@ class _WatchedModel:
         self._watch()
         return _Watched(self._model.start(*arguments, **named), self._watch)
 
+    def start_seeing(self, *arguments: Any, **named: Any) -> Any:
+        """As `start`, for the step of constrained search."""
+        self._watch()
+        return _Watched(self._model.start_seeing(*arguments, **named), self._watch)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)

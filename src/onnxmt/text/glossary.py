@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -269,7 +270,7 @@ def _pieces(word: str, start: int) -> Iterator[tuple[int, int]]:
 def _gaps(text: str, units: Sequence[_Unit]) -> str:
     """For each pair of neighbours 1 where space is between them, else 0; beside a Han character it does not count."""
     gaps = ""
-    for left, right in zip(units, units[1:], strict=False):
+    for left, right in itertools.pairwise(units):
         cjk = is_cjk(text[left.end - 1]) or is_cjk(text[right.start])
         gaps += "0" if cjk or left.end == right.start else "1"
     return gaps

@@ -1,12 +1,15 @@
 """Beam search whose outputs hold given terms, each where the model would translate the source words it stands for.
 
-Beams are in banks by how many terms they still lack (Post and Vilar 2018, "Fast lexically constrained decoding with
-dynamic beam allocation"), so that those which have paid for an unlikely term do not compete with those which have not.
+Beams are in banks by how many terms they still lack (Post and Vilar 2018, "Fast Lexically Constrained Decoding with
+Dynamic Beam Allocation for Neural Machine Translation"), so that those which have paid for an unlikely term do not
+compete with those which have not.
 
-Where a term belongs is asked of the model: beside each beam runs a second row that cannot see the term's source tokens.
-How much probability the sight of them moves at a step is how much the model is about to translate them there; that, and
-not the probability of the term's own tokens alone, is what a term costs. Behind it the beam goes on in the second row,
-so that the source words are not translated a second time.
+Where a term belongs is asked of the model: beside each beam that lacks it runs a row that does not see the term's
+source tokens. How much probability their sight moves is how much the model is about to translate them at this step. A
+term may be *placed* there for that price; the beam goes on in the row that does not see the source tokens, so that they
+are not translated a second time. What is written of a placed term is a stand-in that the model knows, its own
+translation of the term: behind a word that it would never write it says anything. Or the term itself is written, for
+what its tokens cost, where the model finds it likely.
 """
 
 from __future__ import annotations
@@ -19,53 +22,109 @@ import numpy as np
 from onnxmt.runtime.kept_tokens import KeptTokens
 from onnxmt.runtime.processors import Processor, build_processors
 from onnxmt.runtime.scores import Best, Floats, Ids, Scores, best_tokens, log_sum_exp
+from onnxmt.runtime.search.layout import RowLayout
 from onnxmt.runtime.search.rows import Rows, check_finite, ended_by_model
 from onnxmt.runtime.search.terms import TargetVocabulary, WantedTerms
 from onnxmt.runtime.search.types import Hypothesis, SeeingStep
 from onnxmt.runtime.settings import GenerationSettings
 
+__all__ = ["LEAST_BEAMS", "StandIn", "TermCosts", "TermHypothesis", "search_constrained"]
+
 LEAST_BEAMS = 4
-"""A term needs other ways to say the sentence: greedy search and few beams are raised to so many."""
-# Beams in the middle of a term, for each token of it.
-_STARTED_BEAMS = 2
-# How much of a term's cost is the probability of its own tokens; the rest is that of its place. Measured: docs/glossary.md.
-_OWN_SHARE = 0.3
+"""A term needs other ways to say the sentence: greedy search and fewer beams are raised to so many."""
+# Beams in the middle of a term: so many for each length of what is written of it.
+_STARTED_BEAMS = 1
 _LEAST_MASS = 1e-4
 # Beams without all terms look better than those with them, which have paid for theirs: what is still to come is waited
 # for until an output would be so much longer than the best one found.
 _PATIENCE = 1.3
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Beam:
-    """A beginning of an output.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TermCosts:
+    """What a term costs, in natural logarithms of probability; chosen by measurement (docs/glossary.md).
 
-    `row` continues it; `unseeing[n]` is the row that does not see the source of term n. `hidden`: the terms that were
-    written for their source. `term`, `at`, `inside`: the term that it is in the middle of, the bytes and the tokens of
-    it that are written.
+    placing: added for a term that is placed; at infinity none is, which leaves plain constrained search.
+    own_share: how much of its own tokens' cost a placed term pays: which of its spellings in tokens is taken.
+    least_own: a term whose next token is less likely than this is placed or not written; −infinity allows all.
+    """
+
+    placing: float = 5.0
+    own_share: float = 0.05
+    least_own: float = -7.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StandIn:
+    """Place `number` (from 0) of `text` in an output is where term `term` belongs."""
+
+    term: int
+    text: str
+    number: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TermHypothesis:
+    """An output, and the stand-ins in it that the caller has to replace by their terms."""
+
+    hypothesis: Hypothesis
+    stands: tuple[StandIn, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Beam:
+    """A beginning of an output of a sentence: what it costs, what it says, how many terms it lacks.
+
+    hidden: the terms that were placed; stands: each of them with the byte at which its stand-in begins; closed: one
+        that is a word has just ended.
+    term, at, inside, placed: the term that it is in the middle of (−1: none), how many bytes and tokens of it are
+        written, and in which way.
+    row: its row; unseeing: for each term that it may begin next the row that does not see that term's source.
     """
 
     sentence: int
-    total: float
+    total: float = 0.0
     text: bytes = b""
     missing: int = 0
     hidden: frozenset[int] = frozenset()
+    stands: tuple[tuple[int, int], ...] = ()
+    closed: bool = False
     term: int = -1
     at: int = 0
     inside: int = 0
+    placed: bool = False
     row: int = 0
     unseeing: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def said(self) -> str:
+        """The text so far; bytes of a character that is not complete yet are left out."""
+        return self.text.decode("utf-8", "ignore")
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """A way to go on with a beam."""
+    """A token to go on with a beam, and what it then costs; the rest as in Beam, once the token is there."""
 
-    beam: _Beam
+    beam: Beam
     token: int
     total: float
     term: int = -1
     at: int = 0
+    placed: bool = False
+
+
+_Pairs = list[tuple[_Way, Beam]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """An output that has ended."""
+
+    missing: int
+    score: float
+    tokens: tuple[int, ...]
+    stands: tuple[StandIn, ...]
 
 
 def search_constrained(
@@ -76,18 +135,24 @@ def search_constrained(
     vocabulary: TargetVocabulary,
     settings: GenerationSettings,
     kept: KeptTokens | None = None,
-) -> list[list[Hypothesis]]:
-    """The num_return_sequences best outputs of each sentence that hold its `terms`; `mask` int64 [S, tokens].
+    costs: TermCosts | None = None,
+) -> list[list[TermHypothesis]]:
+    """The num_return_sequences best outputs of each sentence that hold its `terms`, best first.
 
-    Where none with all terms ends within the length limit, those that lack the fewest come back. A score is that of
-    beam search, with a term's cost as said above. `kept`: as in `search`. Sampling settings have no effect.
+    `mask` int64 [sentences, S]: the source tokens that are there. Where too few outputs with all terms end within the
+    length limit, those that lack the fewest follow; a sentence whose every way on is banned has none. A score is that
+    of beam search with a term's cost as above, so that it compares with other outputs of the same sentence only.
+    `kept`: the tokens of a trimmed head, as in `search`; `vocabulary` then has their places. Sampling has no effect.
     """
     if kept is not None:
         settings = kept.settings(settings)
-    found = _Search(step, mask, terms, vocabulary, settings).run()
+    found = _Search(step, mask, terms, vocabulary, settings, costs or TermCosts()).run()
     if kept is None:
         return found
-    return [[replace(one, tokens=kept.tokens(one.tokens)) for one in outputs] for outputs in found]
+    return [
+        [replace(one, hypothesis=replace(one.hypothesis, tokens=kept.tokens(one.hypothesis.tokens))) for one in outputs]
+        for outputs in found
+    ]
 
 
 class _Search:
@@ -98,54 +163,41 @@ class _Search:
         terms: Sequence[WantedTerms],
         vocabulary: TargetVocabulary,
         settings: GenerationSettings,
+        costs: TermCosts,
     ) -> None:
-        beams = max(settings.num_beams, settings.num_return_sequences, LEAST_BEAMS)
-        self._settings = replace(settings, do_sample=False, num_beams=beams)
-        self._beams = beams
+        self._beams = max(settings.num_beams, settings.num_return_sequences, LEAST_BEAMS)
+        self._settings = replace(settings, do_sample=False, num_beams=self._beams)
         self._processors: list[Processor] = build_processors(self._settings)
-        self._terms, self._vocabulary, self._mask = terms, vocabulary, mask
+        self._step, self._mask, self._terms = step, mask, terms
+        self._vocabulary, self._costs = vocabulary, costs
         self._eos = frozenset(self._settings.eos_token_ids)
-        self._done: list[list[tuple[int, float, tuple[int, ...]]]] = [[] for _ in terms]
-        self._views = mask  # what each row of the next step sees
-        self._step = step
+        self._done: list[list[_Output]] = [[] for _ in terms]
 
-    def run(self) -> list[list[Hypothesis]]:
-        start = [_Beam(sentence=number, total=0.0) for number in range(len(self._terms))]
-        layout = _Layout(self)
+    def run(self) -> list[list[TermHypothesis]]:
+        layout = RowLayout(self._mask, self._terms)
         beams = [
-            layout.place(replace(beam, missing=self._terms[number].missing("", frozenset())[0]), number, {}, 0)
-            for number, beam in enumerate(start)
+            layout.first(Beam(sentence=number, missing=terms.missing("", frozenset())[0]))
+            for number, terms in enumerate(self._terms)
         ]
-        rows = Rows(
-            lambda tokens, parents: self._step(tokens, parents, self._views),
-            rows=len(layout.parents),
-            settings=self._settings,
-            parents=np.array(layout.parents, np.int64),
-        )
-        self._views = np.array(layout.views)
+        views = layout.views
+
+        def step(tokens: Ids, parents: Ids | None) -> Floats:
+            return self._step(tokens, parents, views)
+
+        rows = Rows(step, rows=len(layout.parents), settings=self._settings, parents=layout.parents)
         while beams:
-            values = self._log_probabilities(rows)
-            chosen = self._chosen(beams, values, rows)
-            if not chosen or rows.final:
+            pairs = self._pairs(beams, self._log_probabilities(rows), rows)
+            if rows.final:
                 break
-            layout = _Layout(self)
-            beams = [layout.place(beam, way.beam.row, way.beam.unseeing, way.token) for way, beam in chosen]
-            self._views = np.array(layout.views)
-            rows.advance(np.array(layout.tokens, np.int64), np.array(layout.parents, np.int64))
+            layout = RowLayout(self._mask, self._terms)
+            beams = [layout.next(beam, after=way.beam, token=way.token) for way, beam in pairs]
+            if beams:
+                views = layout.views
+                rows.advance(layout.tokens, layout.parents)
         return [self._hypotheses(found) for found in self._done]
 
-    def candidates(self, beam: _Beam) -> tuple[int, ...]:
-        """The terms that a beam may write next."""
-        return self._terms[beam.sentence].missing(beam.text.decode("utf-8", "ignore"), beam.hidden)[1]
-
-    def view(self, sentence: int, hidden: frozenset[int]) -> Ids:
-        """The source tokens that are seen where the sources of these terms are not."""
-        view = self._mask[sentence].copy()
-        for number in hidden:
-            view[list(self._terms[sentence].wanted[number].source)] = 0
-        return view
-
     def _log_probabilities(self, rows: Rows) -> Floats:
+        """Those of all tokens in each row, as the settings' processors leave them."""
         logits = rows.logits()
         shift = log_sum_exp(logits)
         if not self._settings.remove_invalid_values:
@@ -155,142 +207,156 @@ class _Search:
             processor(rows.history, scores)
         return scores.settled()
 
-    def _chosen(self, beams: Sequence[_Beam], values: Floats, rows: Rows) -> list[tuple[_Way, _Beam]]:
-        """The beams of the next step, each with the way that led to it."""
+    def _pairs(self, beams: Sequence[Beam], values: Floats, rows: Rows) -> _Pairs:
+        """The beams of the next step, each with the way that leads to it."""
         free = [beam for beam in beams if beam.term < 0]
-        best = best_tokens(values[[beam.row for beam in free]], self._beams + len(self._eos)) if free else None
-        ways: dict[int, list[_Way]] = {}
-        for number, beam in enumerate(free):
-            assert best is not None
-            ways.setdefault(beam.sentence, []).extend(self._freely(beam, number, best))
+        ways: dict[int, list[_Way]] = {beam.sentence: [] for beam in beams}
+        if free:
+            best = best_tokens(values[[beam.row for beam in free]], self._beams + len(self._eos))
+            for number, beam in enumerate(free):
+                ways[beam.sentence] += self._free(beam, number, best)
+                ways[beam.sentence] += self._beginnings(beam, values)
         for beam in beams:
-            into = ways.setdefault(beam.sentence, [])
             if beam.term >= 0:
-                into += self._onward(beam, values)
-            else:
-                into += self._begun(beam, values)
-        return [pair for sentence, found in ways.items() for pair in self._best_of(sentence, found, rows)]
+                ways[beam.sentence] += self._continuations(beam, values)
+        return [pair for sentence, found in ways.items() for pair in self._best(sentence, found, rows)]
 
-    def _freely(self, beam: _Beam, number: int, best: Best) -> list[_Way]:
+    def _free(self, beam: Beam, number: int, best: Best) -> list[_Way]:
+        """The likeliest tokens, whatever they write; line `number` of `best` is the beam's."""
         return [
             _Way(beam, token, beam.total + value)
             for token, value in zip(best.tokens[number].tolist(), best.values[number].tolist(), strict=True)
-            if value > -np.inf
+            if value > -np.inf and not (beam.closed and _goes_on(self._vocabulary.text_of(token)))
         ]
 
-    def _begun(self, beam: _Beam, values: Floats) -> list[_Way]:
-        """The ways to begin a term here; it costs what the sight of its source is worth, and a share of its own."""
-        ways = []
+    def _beginnings(self, beam: Beam, values: Floats) -> list[_Way]:
+        """The ways to begin a term."""
+        ways: list[_Way] = []
+        terms = self._terms[beam.sentence]
         for number, unseeing in beam.unseeing.items():
-            seen = np.exp(values[beam.row])
-            mass = float(np.maximum(seen - np.exp(values[unseeing]), 0).sum())
-            cost = (1 - _OWN_SHARE) * float(np.log(max(mass, _LEAST_MASS)))
-            data = self._terms[beam.sentence].data[number]
-            tokens, steps = self._vocabulary.continuations(data, first=True)
-            if _wordlike(beam.text[-1:]) and _wordlike(data[:1]):  # it must not grow onto a word
-                spaced = [self._vocabulary.text_of(token)[:1] == b" " for token in tokens.tolist()]
-                tokens, steps = tokens[spaced], steps[spaced]
-            own = values[beam.row, tokens]
-            ways += [
-                _Way(beam, token, beam.total + cost + _OWN_SHARE * value, number, at)
-                for token, at, value in zip(tokens.tolist(), steps.tolist(), own.tolist(), strict=True)
-                if value > -np.inf
-            ]
+            moved = float(np.maximum(np.exp(values[beam.row]) - np.exp(values[unseeing]), 0).sum())
+            place = float(np.log(max(moved, _LEAST_MASS))) - self._costs.placing
+            for token, at, value in self._tokens(beam, terms.data(number, placed=True), values):
+                if place > -np.inf:
+                    total = beam.total + place + self._costs.own_share * value
+                    ways.append(_Way(beam, token, total, number, at, placed=True))
+            for token, at, value in self._tokens(beam, terms.data(number, placed=False), values):
+                if value > self._costs.least_own:
+                    ways.append(_Way(beam, token, beam.total + value, number, at))
         return ways
 
-    def _onward(self, beam: _Beam, values: Floats) -> list[_Way]:
-        data = self._terms[beam.sentence].data[beam.term]
-        tokens, steps = self._vocabulary.continuations(data[beam.at :], first=False)
+    def _tokens(self, beam: Beam, data: bytes, values: Floats) -> list[tuple[int, int, float]]:
+        """The tokens that begin `data`, how much of it each writes, and what it costs; none that is banned."""
+        tokens, steps = self._vocabulary.continuations(data, first=True)
+        if beam.text[-1:].isalnum() and data[:1].isalnum():  # it must not grow onto a word
+            spaced = [self._vocabulary.text_of(token)[:1] == b" " for token in tokens.tolist()]
+            tokens, steps = tokens[spaced], steps[spaced]
+        own = values[beam.row, tokens].tolist()
+        return [one for one in zip(tokens.tolist(), steps.tolist(), own, strict=True) if one[2] > -np.inf]
+
+    def _continuations(self, beam: Beam, values: Floats) -> list[_Way]:
+        """The ways to go on with the term that a beam is in the middle of."""
+        rest = self._terms[beam.sentence].data(beam.term, placed=beam.placed)[beam.at :]
+        tokens, steps = self._vocabulary.continuations(rest, first=False)
+        share = self._costs.own_share if beam.placed else 1.0
+        own = values[beam.row, tokens].tolist()
         return [
-            _Way(beam, token, beam.total + _OWN_SHARE * value, beam.term, beam.at + length)
-            for token, length, value in zip(tokens.tolist(), steps.tolist(), values[beam.row, tokens].tolist(), strict=True)
+            _Way(beam, token, beam.total + share * value, beam.term, beam.at + length, placed=beam.placed)
+            for token, length, value in zip(tokens.tolist(), steps.tolist(), own, strict=True)
             if value > -np.inf
         ]
 
-    def _best_of(self, sentence: int, ways: list[_Way], rows: Rows) -> list[tuple[_Way, _Beam]]:
-        """The best ways of each bank; outputs that end here are put aside."""
-        banks: dict[tuple[int, int], list[tuple[_Way, _Beam]]] = {}
+    def _best(self, sentence: int, ways: list[_Way], rows: Rows) -> _Pairs:
+        """The best ways of each bank; outputs that end here are put aside. None where going on is not worth it."""
+        banks: dict[tuple[int, int, bool], _Pairs] = {}
         for way in sorted(ways, key=lambda way: -way.total):
             if way.token in self._eos or rows.final:
                 self._end(way, rows)
                 continue
             beam = self._followed(way)
-            bank = banks.setdefault((beam.missing, beam.inside), [])
+            bank = banks.setdefault((beam.missing, beam.inside, beam.placed), [])
             if len(bank) < (_STARTED_BEAMS if beam.inside else self._beams):
                 bank.append((way, beam))
-        chosen = [pair for bank in banks.values() for pair in bank]
-        return [] if self._decided(sentence, [beam for _, beam in chosen], rows) else chosen
+        pairs = self._promising(sentence, [pair for bank in banks.values() for pair in bank], rows)
+        return [] if self._decided(sentence, pairs, rows) else pairs
 
-    def _followed(self, way: _Way) -> _Beam:
+    def _followed(self, way: _Way) -> Beam:
         """The beam at the end of a way, without its rows."""
         beam, terms = way.beam, self._terms[way.beam.sentence]
-        text = beam.text + self._vocabulary.text_of(way.token)
-        if way.term >= 0 and way.at < len(terms.data[way.term]):
-            return replace(beam, total=way.total, text=text, term=way.term, at=way.at, inside=beam.inside + 1)
-        hidden = beam.hidden | {way.term} if way.term >= 0 else beam.hidden
+        written = self._vocabulary.text_of(way.token)
+        text, stands = beam.text + written, beam.stands
+        if way.placed and beam.term < 0:  # its first token, with a space in front of it perhaps
+            stands = (*stands, (way.term, len(text) - way.at))
+        data = terms.data(way.term, placed=way.placed) if way.term >= 0 else b""
+        if way.at < len(data):
+            return replace(
+                beam, total=way.total, text=text, stands=stands, term=way.term, at=way.at,
+                inside=beam.inside + 1, placed=way.placed,
+            )  # fmt: skip
+        hidden = beam.hidden | {way.term} if way.placed else beam.hidden
         missing = terms.missing(text.decode("utf-8", "ignore"), hidden)[0]
-        return replace(
-            beam, total=way.total, text=text, missing=missing, hidden=hidden, term=-1, at=0, inside=0
-        )
+        return Beam(
+            sentence=beam.sentence, total=way.total, text=text, missing=missing, hidden=hidden, stands=stands,
+            closed=way.placed and _goes_on(data[-1:]),
+        )  # fmt: skip
+
+    def _promising(self, sentence: int, pairs: _Pairs, rows: Rows) -> _Pairs:
+        """Without beams that lack terms and are yet worse than those with all, or worse than enough outputs are."""
+        complete = sorted((beam.total for _, beam in pairs if not beam.missing), reverse=True)
+        if len(complete) >= self._beams:
+            least = complete[self._beams - 1]
+            pairs = [(way, beam) for way, beam in pairs if not beam.missing or beam.total > least]
+        worst = self._worst(sentence)
+        if worst is not None:
+            pairs = [(way, beam) for way, beam in pairs if beam.total / self._divisor(rows) > worst]
+        return pairs
+
+    def _decided(self, sentence: int, pairs: _Pairs, rows: Rows) -> bool:
+        """Whether going on can hardly change the outputs."""
+        worst = self._worst(sentence)
+        if worst is None or any(not beam.missing for _, beam in pairs):
+            return not pairs
+        return not pairs or rows.length > _PATIENCE * len(self._done[sentence][0].tokens) + 4
+
+    def _worst(self, sentence: int) -> float | None:
+        """The score of the last of the outputs asked for; None while there are not so many with all terms."""
+        answers = self._settings.num_return_sequences
+        done = self._done[sentence]
+        return done[answers - 1].score if len(done) >= answers and not done[answers - 1].missing else None
+
+    def _divisor(self, rows: Rows) -> float:
+        return float(np.power(np.float64(rows.length), self._settings.length_penalty))
 
     def _end(self, way: _Way, rows: Rows) -> None:
-        found = self._done[way.beam.sentence]
-        if way.term >= 0 or (way.beam.missing and len(found) >= self._beams):
+        """Keep an output among the best; one that lacks terms only for want of others."""
+        if way.term >= 0 and way.token in self._eos:
             return
-        score = way.total / float(rows.length) ** self._settings.length_penalty
-        found.append((way.beam.missing, score, rows.sequence(way.beam.row, way.token)))
-        found.sort(key=lambda item: (item[0], -item[1]))
-        del found[2 * self._beams :]
+        found = self._done[way.beam.sentence]
+        tokens = rows.sequence(way.beam.row, way.token)
+        found.append(_Output(way.beam.missing, way.total / self._divisor(rows), tokens, self._stand_ins(way.beam)))
+        found.sort(key=lambda output: (output.missing, -output.score))
+        del found[self._beams :]
 
-    def _decided(self, sentence: int, running: Sequence[_Beam], rows: Rows) -> bool:
-        """Whether going on can hardly change the outputs."""
-        answers = self._settings.num_return_sequences
-        whole = [item for item in self._done[sentence] if item[0] == 0]
-        if len(whole) < answers:
-            return False
-        worst = whole[answers - 1][1]
-        length = float(rows.length) ** self._settings.length_penalty
-        if any(beam.missing == 0 and beam.total / length > worst for beam in running):
-            return False
-        hopeful = any(beam.total / length > worst for beam in running)
-        return not hopeful or rows.length > _PATIENCE * len(whole[0][2]) + 4
+    def _stand_ins(self, beam: Beam) -> tuple[StandIn, ...]:
+        terms = self._terms[beam.sentence]
+        return tuple(
+            StandIn(term=term, text=terms.wanted[term].standin, number=beam.text[:start].count(terms.standins[term]))
+            for term, start in beam.stands
+            if term in beam.hidden and terms.standins[term] != terms.texts[term]
+        )
 
-    def _hypotheses(self, found: Sequence[tuple[int, float, tuple[int, ...]]]) -> list[Hypothesis]:
+    def _hypotheses(self, found: Sequence[_Output]) -> list[TermHypothesis]:
         return [
-            Hypothesis(tokens=tokens, score=score, finished=ended_by_model(tokens, self._settings))
-            for _, score, tokens in found[: self._settings.num_return_sequences]
+            TermHypothesis(
+                hypothesis=Hypothesis(
+                    tokens=one.tokens, score=one.score, finished=ended_by_model(one.tokens, self._settings)
+                ),
+                stands=one.stands,
+            )
+            for one in found[: self._settings.num_return_sequences]
         ]
 
 
-class _Layout:
-    """The rows of the next step: for each the row that it continues, its token, and what it sees of the source."""
-
-    def __init__(self, search: _Search) -> None:
-        self._search = search
-        self.parents: list[int] = []
-        self.tokens: list[int] = []
-        self.views: list[Ids] = []
-
-    def _row(self, parent: int, token: int, view: Ids) -> int:
-        self.parents.append(parent)
-        self.tokens.append(token)
-        self.views.append(view)
-        return len(self.parents) - 1
-
-    def place(self, beam: _Beam, row: int, unseeing: dict[int, int], token: int) -> _Beam:
-        """Give a beam its rows; `row` and `unseeing` are those of the beam that it continues."""
-        search, sentence = self._search, beam.sentence
-        if beam.term >= 0:  # from its first token on it is written by the row that does not see the term's source
-            hidden = beam.hidden | {beam.term}
-            row = unseeing.get(beam.term, row)
-            return replace(beam, row=self._row(row, token, search.view(sentence, hidden)), unseeing={})
-        own = self._row(row, token, search.view(sentence, beam.hidden))
-        blind = {
-            number: self._row(unseeing.get(number, row), token, search.view(sentence, beam.hidden | {number}))
-            for number in search.candidates(beam)
-        }
-        return replace(beam, row=own, unseeing=blind)
-
-
-def _wordlike(byte: bytes) -> bool:
-    return byte.isalnum()
+def _goes_on(data: bytes) -> bool:
+    """Whether these bytes begin with a letter or a digit of a script that joins them into words."""
+    return data[:1].isalnum() or b"\xc3" <= data[:1] <= b"\xd4"

@@ -59,11 +59,15 @@ class TargetVocabulary:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
-    """A term that an output must hold: its text, how it is found there, and the source tokens that it stands for."""
+    """A term that an output must hold: its text, how it is found there, and the source tokens that it stands for.
+
+    standin: what the search may write in its place, for the caller to replace; the text itself where there is no other.
+    """
 
     text: str
     pattern: re.Pattern[str]
     source: tuple[int, ...]
+    standin: str
 
 
 class WantedTerms:
@@ -71,21 +75,27 @@ class WantedTerms:
 
     def __init__(self, wanted: Sequence[Wanted]) -> None:
         self.wanted = tuple(wanted)
-        self.data = [one.text.encode() for one in wanted]
+        self.texts = [one.text.encode() for one in wanted]
+        self.standins = [one.standin.encode() for one in wanted]
         groups: dict[str, list[int]] = {}
         for number, one in enumerate(wanted):
             groups.setdefault(one.text, []).append(number)
         # the longest is looked for first: a term inside another one counts for that one only
         self._groups = [(text, groups[text]) for text in sorted(groups, key=lambda text: (-len(text), text))]
 
-    def missing(self, text: str, written: frozenset[int]) -> tuple[int, tuple[int, ...]]:
-        """How many terms a text lacks, and the numbers of those that may be written next: not one of `written`."""
+    def data(self, number: int, *, placed: bool) -> bytes:
+        """What is written for a term."""
+        return self.standins[number] if placed else self.texts[number]
+
+    def missing(self, text: str, placed: frozenset[int]) -> tuple[int, tuple[int, ...]]:
+        """How many terms a text lacks, and the numbers of those that may be written next: none that was placed."""
         lacking, total = [], 0
         for term, numbers in self._groups:
-            found = 0
+            found = sum(number in placed and self.standins[number] != self.texts[number] for number in numbers)
             if term in text:
-                text, found = self.wanted[numbers[0]].pattern.subn("\0", text)
+                text, more = self.wanted[numbers[0]].pattern.subn("\0", text)
+                found += more
             if found < len(numbers):
                 total += len(numbers) - found
-                lacking += [number for number in numbers if number not in written]
+                lacking += [number for number in numbers if number not in placed]
         return total, tuple(lacking)

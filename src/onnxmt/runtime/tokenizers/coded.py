@@ -249,6 +249,11 @@ class CodedTokenizer:
         """The characters of `sample` that no token can write: the model cannot answer in a language that needs them."""
         return self._engine.unwritable(sample)
 
+    def written_bytes(self) -> Mapping[int, bytes]:
+        """What each token writes in UTF-8, special and language tokens left out."""
+        written = self._engine.written_bytes()
+        return {index: data for index, data in written.items() if index not in self._languages_by_id}
+
 
 def m2m100_codes(name: str) -> tuple[str, ...]:
     """The list that `language_codes` in an M2M100 tokenizer_config.json names. Raises TokenizerError for another."""

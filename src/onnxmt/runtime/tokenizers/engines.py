@@ -11,6 +11,7 @@ from onnxmt.errors import TokenizerError
 from onnxmt.runtime.tokenizers.added_tokens import AddedTokenSplitter, NumberedToken
 from onnxmt.runtime.tokenizers.files import load_sentencepiece, read_vocabulary
 from onnxmt.runtime.tokenizers.settings import SettingsReader
+from onnxmt.runtime.tokenizers.writing import token_bytes
 
 __all__ = ["Engine", "PieceEngine", "PieceSettings", "PipelineEngine", "unwritable_characters"]
 
@@ -32,6 +33,9 @@ class Engine(Protocol):
 
     def unwritable(self, sample: str) -> str:
         """The characters of `sample` that no token can write."""
+
+    def written_bytes(self) -> dict[int, bytes]:
+        """What each token writes in UTF-8, special ones left out."""
 
 
 def unwritable_characters(sample: str, pieces: Sequence[str]) -> str:
@@ -80,6 +84,12 @@ class PipelineEngine:
         if "Byte" in repr(self._tokenizer.decoder):  # ByteLevel, ByteFallback
             return ""
         return unwritable_characters(sample, list(self.tokens()))
+
+    def written_bytes(self) -> dict[int, bytes]:
+        """What each token writes in UTF-8, special ones left out."""
+        special = [index for index, token in self._tokenizer.get_added_tokens_decoder().items() if token.special]
+        byte_level = "ByteLevel" in repr(self._tokenizer.decoder)
+        return token_bytes(self.tokens(), skipped=special, byte_level=byte_level)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,3 +191,7 @@ class PieceEngine:
     def unwritable(self, sample: str) -> str:
         """The characters of `sample` that no token can write; bytes write all."""
         return "" if "<0xE4>" in self._ids else unwritable_characters(sample, list(self._ids))
+
+    def written_bytes(self) -> dict[int, bytes]:
+        """What each token writes in UTF-8, special ones left out."""
+        return token_bytes(self.tokens(), skipped=[*self._skipped, self._unk])

@@ -34,6 +34,7 @@ from onnxmt.runtime.tokenizers.files import (
 from onnxmt.runtime.tokenizers.settings import SettingsReader
 from onnxmt.runtime.tokenizers.special_tokens import read_special_tokens
 from onnxmt.runtime.tokenizers.spm_model import read_sentencepiece_model
+from onnxmt.runtime.tokenizers.writing import token_bytes
 
 __all__ = ["MarianSettings", "MarianTokenizer", "marian_spec"]
 
@@ -324,6 +325,11 @@ class MarianTokenizer:
         """The characters of `sample` that no target-side token can write."""
         known = self._pieces.values()
         return "" if "<0xE4>" in known else unwritable_characters(sample, list(known))
+
+    def written_bytes(self) -> Mapping[int, bytes]:
+        """What each target-side token writes in UTF-8; none for special tokens and language codes."""
+        tokens = {piece: index for index, piece in self._pieces.items() if _CODE.fullmatch(piece) is None}
+        return token_bytes(tokens, skipped=self._skipped)
 
 
 def _is_one_language(code: str) -> bool:

@@ -169,3 +169,7 @@ class PlainTokenizer:
     def unwritable(self, sample: str) -> str:
         """The characters of `sample` that no token can write: the model cannot answer in a language that needs them."""
         return self._engine.unwritable(sample)
+
+    def written_bytes(self) -> Mapping[int, bytes]:
+        """What each token writes in UTF-8, special ones left out."""
+        return self._engine.written_bytes()
