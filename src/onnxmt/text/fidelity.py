@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from onnxmt.errors import UsageError
+from onnxmt.runtime.languages import is_chinese
 from onnxmt.text.amounts import check_currencies, check_dates, check_numbers
 from onnxmt.text.pair import Pair, TextWarning, WarningKind
 from onnxmt.text.patterns import HAN
@@ -117,7 +118,9 @@ _UNITS = frozenset(
 
 def _check_names(pair: Pair) -> Iterator[TextWarning]:
     """Latin words in a translation of another script are the source's own: KFC does not come out of NASA."""
-    if _latin_share(pair.source_prose) < 0.5 or _latin_share(pair.translation_prose) > 0.5:
+    if _latin_share(pair.source_prose) < 0.5:
+        return
+    if not is_chinese(pair.target_language) and _latin_share(pair.translation_prose) > 0.5:
         return
     source = pair.source.translate(_SAME).casefold()
     words = _LATIN_WORD.findall(pair.source_prose)
