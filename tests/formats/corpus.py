@@ -65,6 +65,15 @@ def _html() -> Iterator[Real]:
         yield Real(name, "html", text, DocumentOptions(meta=True))
 
 
+def _pages() -> Iterator[Real]:
+    """READMEs as web pages: templates have few whole sentences."""
+    import marko
+
+    for real in real_documents("markdown")[8:16]:
+        body = marko.Markdown(extensions=["gfm"]).convert(real.text)
+        yield Real(f"{real.name}.html", "html", f"<!DOCTYPE html>\n<title>Some page</title>\n<body>\n{body}</body>\n")
+
+
 def _po() -> Iterator[Real]:
     """Catalogues without translations (en), and some with translations, fuzzy and obsolete ones, done again."""
     for language in ("en", "zh_Hans", "uk"):
@@ -120,4 +129,4 @@ def _subtitles(sentences: list[str], number: int) -> str:
     return ("\ufeff" if number % 4 == 2 else "") + text
 
 
-_FOUND = {"markdown": _markdown, "html": _html, "po": _po, "json": _json, "srt": _srt}
+_FOUND = {"markdown": _markdown, "html": _html, "pages": _pages, "po": _po, "json": _json, "srt": _srt}

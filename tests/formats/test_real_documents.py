@@ -9,7 +9,7 @@ from tests.formats.corpus import EACH, FORMATS, Real, real_documents
 from tests.formats.fakes import Fake, marked
 from tests.formats.judges import links, structure
 
-REAL = [real for name in FORMATS for real in real_documents(name)]
+REAL = [real for name in (*FORMATS, "pages") for real in real_documents(name)]
 
 
 @pytest.mark.parametrize("name", FORMATS)

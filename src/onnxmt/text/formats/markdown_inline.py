@@ -375,7 +375,8 @@ class _Block:
         for index, item in enumerate(items):
             if isinstance(item, str):
                 text = _escaped(item) if escaped == "all" else item
-                if begins and escaped != "none" and _FIRST.match(text):
+                # a table's first row of -1 and -2 is the line of dashes below it to some readers
+                if begins and (escaped != "none" or self.context == "cell") and _FIRST.match(text):
                     text = _FIRST.sub(_guard, text, count=1)
                 yield text.replace("|", "\\|") if self.context == "cell" else text
             elif emphasis != "same" and len(item.pieces) == 1 and _EMPHASIS.fullmatch(str(item.pieces[0])):
