@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from onnxmt.runtime.decoding import BatchDecoder
 from onnxmt.runtime.engine import Engine
 from onnxmt.runtime.flags import warnings_of
+from onnxmt.runtime.glossing import GlossaryDecoder, Question
 from onnxmt.runtime.search import Hypothesis
 from onnxmt.runtime.settings import GenerationSettings
 from onnxmt.runtime.tokenizer import Direction
@@ -81,6 +82,7 @@ class Asker:
 
     `once`: equal inputs of one call are decoded once, unless tokens are drawn at random. Input k of a sentence has a
     random stream of its own, by the sentence's number among all of the Translator's call, however sentences arrive.
+    `terms`: what sees to it that glossary terms are in the candidates.
     """
 
     def __init__(
@@ -93,8 +95,10 @@ class Asker:
         target_language: str,
         numbers: Sequence[int],
         once: bool,
+        terms: GlossaryDecoder | None = None,
     ) -> None:
         self._sentences, self._encoder, self._decoder, self._engine = sentences, encoder, decoder, engine
+        self._terms = terms
         self._target_language, self._numbers = target_language, numbers
         self._once = once and not decoder.settings.do_sample
         self._asked: Counter[int] = Counter()
@@ -161,6 +165,7 @@ class Asker:
     ) -> list[list[Alternative]]:
         """The candidates for questions, which are at `places` of `texts`."""
         sources: list[tuple[int, ...]] = []
+        asked: list[Question] = []
         streams: list[int] = []
         known: dict[tuple[int, ...], int] = {}
         numbers: list[list[int]] = []
@@ -168,24 +173,32 @@ class Asker:
         for question, place in zip(questions, places, strict=True):
             owner = texts.owners[place]
             where = []
-            for ids in question.ids:
+            for part, ids in zip(question.parts, question.ids, strict=True):
                 if not self._once or ids not in known:
                     known[ids] = len(sources)
                     sources.append(ids)
+                    asked.append(Question(text=part.text, ids=ids, encode=self._encode_for(owner)))
                     streams.append(self._numbers[owner] + (given[owner] << 32))
                 where.append(known[ids])
                 given[owner] += 1
             numbers.append(where)
-        answers = self._decoder.decode(sources, streams, settings=settings) if sources else []
+        found = self._decoder.decode(sources, streams, settings=settings) if sources else []
+        answers = [[self._candidate(hypothesis) for hypothesis in hypotheses] for hypotheses in found]
+        if self._terms is not None:
+            answers = self._terms.mended(asked, answers, settings)
         return [
             self._joined(question, [answers[number] for number in where])
             for question, where in zip(questions, numbers, strict=True)
         ]
 
-    def _joined(self, question: _Question, answers: Sequence[list[Hypothesis]]) -> list[Alternative]:
+    def _encode_for(self, owner: int) -> Callable[[str], tuple[int, ...]]:
+        sentence = self._sentences[owner]
+        return lambda text: self._encoder(text, code=sentence.code, leads=sentence.leads)
+
+    def _joined(self, question: _Question, answers: Sequence[list[Alternative]]) -> list[Alternative]:
         if len(answers) == 1:
-            return [self._candidate(hypothesis) for hypothesis in answers[0]]
-        best = [self._candidate(hypotheses[0]) for hypotheses in answers]
+            return answers[0]
+        best = [candidates[0] for candidates in answers]
         text = join_translations(
             [candidate.text for candidate in best],
             [part.separator for part in question.parts],

@@ -10,9 +10,12 @@ from typing import Literal
 from onnxmt.runtime.asking import Asker, Encoder, Sentence, join_candidates
 from onnxmt.runtime.decoding import BatchDecoder
 from onnxmt.runtime.engine import Engine
+from onnxmt.runtime.glossing import GlossaryDecoder
 from onnxmt.runtime.translation import Alternative, SegmentMethod
+from onnxmt.text.glossary import Glossary, TermUse, missed, uses_of
 from onnxmt.text.layer import Inputs, SentenceTranslation, TextOptions, translate_sentences
 from onnxmt.text.pair import TextWarning
+from onnxmt.text.spans import ProtectOptions
 
 __all__ = ["Outcome", "SentenceTranslator"]
 
@@ -29,6 +32,7 @@ class Outcome:
     warnings: tuple[TextWarning, ...] = ()
     method: SegmentMethod = "plain"
     case: Literal["all_caps", "title_case"] | None = None
+    terms: tuple[TermUse, ...] = ()
 
 
 class SentenceTranslator:
@@ -44,10 +48,17 @@ class SentenceTranslator:
         source_language: str,
         target_language: str,
         alternatives: int,
+        glossary: Glossary | None = None,
     ) -> None:
         self._engine, self._encoder, self._decoder, self._layer = engine, encoder, decoder, layer
         self._source_language, self._target_language = source_language, target_language
         self._alternatives = alternatives
+        self._terms: GlossaryDecoder | None = None
+        if glossary:
+            protect = ProtectOptions() if layer is None else layer.protect
+            self._terms = GlossaryDecoder(engine, decoder, glossary, protect=protect)
+            if layer is not None:
+                self._layer = dataclasses.replace(layer, glossary=glossary)
         self._done = 0  # sentences of earlier windows: each draws from random streams of its own
 
     def translate(self, sentences: Sequence[Sentence]) -> list[Outcome]:
@@ -76,6 +87,7 @@ class SentenceTranslator:
             target_language=target,
             numbers=numbers,
             once=self._layer is not None,
+            terms=self._terms,
         )
         if self._layer is None:
             return self._straight(sentences, asker)
@@ -97,7 +109,9 @@ class SentenceTranslator:
             warnings = [
                 dataclasses.replace(warning, span=(0, len(sentence.text))) for warning in asker.doubts(number, 0)
             ]
-            outcomes.append(_of(best, alternatives=tuple(others), warnings=tuple(warnings)))
+            terms = () if self._terms is None else uses_of(self._terms.terms(sentence.text), best.text)
+            warnings += missed(terms)
+            outcomes.append(_of(best, alternatives=tuple(others), warnings=tuple(warnings), terms=terms))
         return outcomes
 
     def _outcome(self, result: SentenceTranslation, asker: Asker) -> Outcome:
@@ -116,6 +130,7 @@ class SentenceTranslator:
             warnings=result.warnings,
             method=result.method,
             case=result.case,
+            terms=result.terms,
         )
 
 
@@ -126,6 +141,7 @@ def _of(
     warnings: tuple[TextWarning, ...],
     method: SegmentMethod = "plain",
     case: Literal["all_caps", "title_case"] | None = None,
+    terms: tuple[TermUse, ...] = (),
 ) -> Outcome:
     return Outcome(
         text=best.text,
@@ -136,4 +152,5 @@ def _of(
         warnings=warnings,
         method=method,
         case=case,
+        terms=terms,
     )

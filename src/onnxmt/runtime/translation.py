@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from onnxmt.errors import UsageError
 from onnxmt.runtime.settings import GenerationSettings
+from onnxmt.text.glossary import Glossary, TermUse
 from onnxmt.text.layer import TextOptions
 from onnxmt.text.pair import WarningKind
 from onnxmt.text.protect import Method
@@ -43,9 +44,10 @@ class TranslateOptions:
     goes to the model exactly as it is. `batch_tokens` bounds a batch: sentences × beams × the longest one's tokens.
 
     `text` says what is done around each sentence (docs/text.md); the languages in it are filled in by the Translator.
-    None: sentences go to the model as they stand. `strict` makes every warning an error. `overlap` shows the model so
-    many sentences before each; `unwrap` joins the lines of hard-wrapped paragraphs first. Without `split` there is none
-    of this but `strict`.
+    None: sentences go to the model as they stand. `glossary`: terms and what they must become (docs/glossary.md); a
+    sentence whose best translation lacks one is searched again, with four beams or more. `strict` makes every warning
+    an error. `overlap` shows the model so many sentences before each; `unwrap` joins the lines of hard-wrapped
+    paragraphs first. Without `split` there is none of this but `glossary` and `strict`.
     """
 
     beams: int | None = None
@@ -65,6 +67,7 @@ class TranslateOptions:
     target: str | None = None
     split: bool = True
     text: TextOptions | None = field(default_factory=TextOptions)
+    glossary: Glossary | None = None
     strict: bool = False
     overlap: int = 0
     unwrap: bool = False
@@ -134,7 +137,7 @@ class SegmentTranslation:
     `method` tells how its translation came about: `untouched` (nothing in it to translate), `plain`, `placeholder` (the
     model carried the protected spans), `split` (the prose between them was translated piece by piece), `parts` (the
     second try, in parts, was better) or `source` (left as it was, with a warning). `case`: what was done to the
-    source's capitals before the model saw it.
+    source's capitals before the model saw it. `terms`: the glossary's terms in it, and whether they were applied.
     """
 
     source: str
@@ -147,6 +150,7 @@ class SegmentTranslation:
     alternatives: tuple[Alternative, ...]
     method: SegmentMethod = "plain"
     case: Literal["all_caps", "title_case"] | None = None
+    terms: tuple[TermUse, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +173,11 @@ class Translation:
     segments: tuple[SegmentTranslation, ...] = ()
     error: str | None = None
 
+    @property
+    def glossary(self) -> tuple[TermUse, ...]:
+        """The glossary's terms in the source, in order, and whether each was applied."""
+        return tuple(use for segment in self.segments for use in segment.terms)
+
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values; alternatives and error where there are any, segments of several or of a changed one."""
         plain: dict[str, Any] = {
@@ -182,6 +191,8 @@ class Translation:
                 for w in self.warnings
             ],
         }
+        if self.glossary:
+            plain["glossary"] = [use.to_dict() for use in self.glossary]
         if self.alternatives:
             plain["alternatives"] = [_plain_alternative(alternative) for alternative in self.alternatives]
         if len(self.segments) > 1 or any(one.case or one.method not in ("plain", "untouched") for one in self.segments):
@@ -196,6 +207,7 @@ class Translation:
                     "finished": segment.finished,
                     "method": segment.method,
                     "case": segment.case,
+                    **({"glossary": [use.to_dict() for use in segment.terms]} if segment.terms else {}),
                 }
                 for segment in self.segments
             ]

@@ -21,6 +21,7 @@ from onnxmt.runtime.translation import (
     Translation,
     TranslationWarning,
 )
+from onnxmt.text.glossary import TermUse
 from onnxmt.text.places import SpacingMap
 from onnxmt.text.segment import Segment, join_translations, passes_through, segment_text, split_to_limit
 from onnxmt.text.spans import Span, find_protected
@@ -84,6 +85,7 @@ class Work:
             source_language=self._source_language,
             target_language=self._told.target or engine.target_language,
             alternatives=options.alternatives,
+            glossary=options.glossary,
         )
 
     def translate(self, texts: Sequence[str]) -> Iterator[Translation]:
@@ -250,7 +252,17 @@ def _segment(piece: _Piece, outcome: Outcome | None, spacing: SpacingMap | None)
         alternatives=() if outcome is None else outcome.alternatives,
         method="untouched" if outcome is None else outcome.method,
         case=None if outcome is None else outcome.case,
+        terms=() if outcome is None else tuple(_placed_terms(piece, outcome, spacing)),
     )
+
+
+def _placed_terms(piece: _Piece, outcome: Outcome, spacing: SpacingMap | None) -> Iterator[TermUse]:
+    """The glossary's terms in a segment, with their places in the whole source text."""
+    by = piece.segment.start + piece.offset
+    for use in outcome.terms:
+        span = (use.start + by, use.end + by)
+        start, end = span if spacing is None else spacing.span(*span)
+        yield dataclasses.replace(use, start=start, end=end)
 
 
 def _placed(piece: _Piece, outcome: Outcome | None, spacing: SpacingMap | None) -> Iterator[TranslationWarning]:

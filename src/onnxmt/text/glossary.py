@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from onnxmt.errors import GlossaryError
+from onnxmt.text.pair import TextWarning
 from onnxmt.text.patterns import is_cjk
 from onnxmt.text.spans import Span
 
-__all__ = ["Glossary", "GlossaryEntry", "Term", "TermUse", "masked", "target_pattern", "uses_of"]
+__all__ = ["Glossary", "GlossaryEntry", "Term", "TermUse", "any_case", "masked", "missed", "target_pattern", "uses_of"]
 
 LONGEST_TERM = 200
 MOST_ENTRIES = 100_000
@@ -42,8 +43,8 @@ class GlossaryEntry:
             for name, text in (("source", self.source), ("target", self.target))
             if (problem := _fault(text))
         ]
-        if not problems and not _units(self.source, fold=False):
-            problems.append(f"the source term {self.source!r} holds no character that can be found")
+        if not problems and not any(map(str.isalpha, self.source)):
+            problems.append(f"the source term {self.source!r} holds no letter: what has none is never translated")
         if problems:
             raise GlossaryError(f"glossary: {'; '.join(problems)}")
 
@@ -175,11 +176,12 @@ class Glossary:
             found.sort(key=lambda item: (-len(item[0]), not item[2].by_case))
         return index
 
-    def find(self, text: str, *, protected: Sequence[Span] = ()) -> tuple[Term, ...]:
+    def find(self, text: str, *, protected: Sequence[Span] = (), folded: bool = False) -> tuple[Term, ...]:
         """The terms of a text in order, apart from each other and from the protected spans.
 
         Of terms that overlap the longest is taken, then the first. A term is made of whole words: not a part of a
-        word, nor of one joined by a hyphen; the possessive 's may follow it.
+        word, nor of one joined by a hyphen; the possessive 's may follow it. `folded`: the text's own capitals say
+        nothing, so that only terms all in capitals are found by case.
         """
         if not self.entries:
             return ()
@@ -187,18 +189,18 @@ class Glossary:
         for span in protected:
             taken[span.start : span.end] = [True] * (span.end - span.start)
         found = []
-        for term in sorted(self._candidates(text), key=lambda term: (term.start - term.end, term.start)):
+        for term in sorted(self._candidates(text, folded), key=lambda term: (term.start - term.end, term.start)):
             if not any(taken[term.start : term.end]):
                 taken[term.start : term.end] = [True] * (term.end - term.start)
                 found.append(term)
         return tuple(sorted(found, key=lambda term: term.start))
 
-    def _candidates(self, text: str) -> Iterator[Term]:
+    def _candidates(self, text: str, folded: bool) -> Iterator[Term]:
         index, units = self._index, _units(text, fold=True)
         for place, unit in enumerate(units):
             for words, gaps, entry in index.get(unit.folded, ()):
                 here = units[place : place + len(words)]
-                if len(here) == len(words) and _same(words, here, entry) and _gaps(text, here) == gaps:
+                if len(here) == len(words) and _same(words, here, entry, folded) and _gaps(text, here) == gaps:
                     start, end = here[0].start, here[-1].end
                     if _stands_alone(text, start, end):
                         yield Term(start=start, end=end, source=text[start:end], entry=entry)
@@ -294,8 +296,8 @@ def _plural(word: str) -> str:
     return word + "s"
 
 
-def _same(words: Sequence[str], units: Sequence[_Unit], entry: GlossaryEntry) -> bool:
-    if entry.by_case:
+def _same(words: Sequence[str], units: Sequence[_Unit], entry: GlossaryEntry, folded: bool) -> bool:
+    if entry.by_case and not (folded and not entry.source.isupper()):
         return all(word == unit.text for word, unit in zip(words, units, strict=True))
     return all(word.casefold() == unit.folded for word, unit in zip(words, units, strict=True))
 
@@ -373,3 +375,19 @@ def masked(source: str, translation: str, terms: Iterable[Term]) -> tuple[str, s
         for start, end in found:
             translation = translation[:start] + " " * (end - start) + translation[end:]
     return source, translation
+
+
+def any_case(glossary: Glossary, text: str, *, protected: Sequence[Span] = ()) -> str:
+    """A text whose capitals were changed, with each term written as its entry writes it, so that it is found."""
+    for term in reversed(glossary.find(text, protected=protected, folded=True)):
+        if term.entry.by_case and len(term.entry.source) == len(term.source):
+            text = text[: term.start] + term.entry.source + text[term.end :]
+    return text
+
+
+def missed(uses: Iterable[TermUse]) -> Iterator[TextWarning]:
+    """A warning for each term that was not applied."""
+    for use in uses:
+        if not use.applied:
+            message = f"the glossary's {use.target!r} for {use.source!r} is not in the translation"
+            yield TextWarning(kind="glossary", span=(use.start, use.end), message=message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -10,12 +11,13 @@ from onnxmt.runtime.languages import is_chinese
 from onnxmt.text.casing import CaseChange, CasingOptions, restore_case, to_ordinary_case
 from onnxmt.text.chinese import ChineseOptions, to_chinese_form
 from onnxmt.text.fidelity import CheckOptions, TextWarning, WarningKind, check_translation
+from onnxmt.text.glossary import Glossary, Term, TermUse, any_case, masked, missed, uses_of
 from onnxmt.text.normalize import normalize_punctuation
 from onnxmt.text.patterns import is_cjk
 from onnxmt.text.places import original_span
 from onnxmt.text.protect import Candidate, Inputs, Method, ProtectedTranslation, Translate, translate_protected
 from onnxmt.text.segment import Segment, join_translations, split_to_limit
-from onnxmt.text.spans import ProtectOptions, find_protected
+from onnxmt.text.spans import ProtectOptions, Span, find_protected
 
 __all__ = ["Doubts", "Inputs", "SentenceTranslation", "TextOptions", "translate_sentences"]
 
@@ -27,6 +29,7 @@ Doubts = Callable[[int, int], Sequence[TextWarning]]
 class TextOptions:
     """The parts of the layer; None leaves a part out. A Translator fills the languages in.
 
+    glossary: terms that `translate` is trusted to write; the layer keeps them as they are, and says which are missed.
     normalize_punctuation: the model gets plain punctuation: straight quotes, ASCII dashes and dots.
     retry: a sentence with warnings is translated once more in two or three parts, cut at its clause marks, and the
         result is taken when it has fewer warnings.
@@ -38,6 +41,7 @@ class TextOptions:
     protect: ProtectOptions | None = field(default_factory=ProtectOptions)
     chinese: ChineseOptions | None = field(default_factory=ChineseOptions)
     checks: CheckOptions | None = field(default_factory=CheckOptions)
+    glossary: Glossary | None = None
     normalize_punctuation: bool = False
     retry: bool = True
 
@@ -51,6 +55,7 @@ class SentenceTranslation:
     inputs, ranks: which of all texts given to the model make up this translation, and which candidate of each.
     warnings: what the checks miss; a span is a place in this sentence.
     others: further translations, best first, finished like `text`; only where they were asked for.
+    terms: the glossary terms in this sentence, and whether the text has their targets.
     """
 
     source: str
@@ -61,6 +66,7 @@ class SentenceTranslation:
     ranks: tuple[int, ...]
     warnings: tuple[TextWarning, ...]
     others: tuple[Candidate, ...] = ()
+    terms: tuple[TermUse, ...] = ()
 
 
 def translate_sentences(
@@ -88,7 +94,7 @@ def translate_sentences(
 # A retry in parts may mend these; the others are the model's vocabulary or a rule that nothing on its side changes.
 _MENDABLE: frozenset[WarningKind] = frozenset(
     {"number", "number_added", "date", "currency", "name", "length_ratio", "repetition", "untranslated",
-     "wrong_script", "length_cap"}
+     "wrong_script", "length_cap", "glossary"}
 )  # fmt: skip
 
 
@@ -101,6 +107,7 @@ class _Layer:
         self._protect = options.protect or ProtectOptions(kinds=frozenset())
         self._given = 0
         self._checked: dict[tuple[str, str], tuple[TextWarning, ...]] = {}
+        self._found: dict[str, tuple[Term, ...]] = {}
 
     def prepared(self, sentence: str) -> CaseChange:
         """The sentence as the model gets it: plain punctuation and ordinary case, where asked for."""
@@ -108,7 +115,23 @@ class _Layer:
         text = normalize_punctuation(sentence, protect=options.protect) if options.normalize_punctuation else sentence
         if options.casing is None:
             return CaseChange(text=text, kind=None)
-        return to_ordinary_case(text, language=options.source_language, options=options.casing, protect=options.protect)
+        change = to_ordinary_case(
+            text, language=options.source_language, options=options.casing, protect=options.protect
+        )
+        if options.glossary is None or change.kind is None:
+            return change
+        return replace(change, text=any_case(options.glossary, change.text, protected=self._spans(change.text)))
+
+    def _spans(self, text: str) -> tuple[Span, ...]:
+        return find_protected(text, self._protect)
+
+    def _terms(self, source: str) -> tuple[Term, ...]:
+        """The glossary terms of a source as the model gets it."""
+        if self._options.glossary is None:
+            return ()
+        if source not in self._found:
+            self._found[source] = self._options.glossary.find(source, protected=self._spans(source))
+        return self._found[source]
 
     def translate(
         self, texts: Sequence[str], *, owners: Sequence[int], again: bool = False
@@ -121,7 +144,7 @@ class _Layer:
             return self._translate(Inputs(asked, owners=[owners[number] for number in asked.owners], again=again))
 
         def passes(source: str, text: str, number: int, rank: int) -> bool:
-            return not self._doubted([(first + number, rank)]) and not self._warnings(source, self._form(text))
+            return not self._doubted([(first + number, rank)]) and not self._warnings(source, self._form(source, text))
 
         found = translate_protected(
             texts,
@@ -144,26 +167,42 @@ class _Layer:
         kinds = {warning.kind for warning in told}
         return (*told, *(warning for warning in self._warnings(source, text) if warning.kind not in kinds))
 
-    def _form(self, text: str) -> str:
+    def _form(self, source: str, text: str) -> str:
         options = self._options
         if options.chinese is None or not is_chinese(options.target_language):
             return text
-        return to_chinese_form(text, options.chinese, protect=options.protect)
+        return to_chinese_form(text, options.chinese, protect=self._with_targets(source, text))
+
+    def _with_targets(self, source: str, text: str) -> ProtectOptions | None:
+        """What stays as it is in a translation: what is protected anyway, and the glossary's terms."""
+        targets = {term.target for term in self._terms(source) if term.target in text}
+        if not targets:
+            return self._options.protect
+        longest_first = sorted(targets, key=lambda target: (-len(target), target))
+        protect = self._options.protect or ProtectOptions(kinds=frozenset({"pattern"}))
+        return replace(protect, patterns=(*protect.patterns, *map(re.escape, longest_first)))
 
     def _warnings(self, source: str, text: str) -> tuple[TextWarning, ...]:
         if self._options.checks is None:
             return ()
         if (source, text) not in self._checked:
+            terms = self._terms(source)
+            kinds = self._options.checks.kinds
+            asked, made = masked(source, text, terms) if terms else (source, text)
             self._checked[source, text] = tuple(
                 check_translation(
-                    source,
-                    text,
+                    asked,
+                    made,
                     source_language=self._options.source_language,
                     target_language=self._options.target_language,
                     options=self._options.checks,
                     protect=self._protect,
                 )
+                if made.strip()  # else the terms are all that it says
+                else ()
             )
+            if "glossary" in kinds:
+                self._checked[source, text] += tuple(missed(uses_of(terms, text)))
         return self._checked[source, text]
 
     def finish(self, source: str, change: CaseChange, answer: tuple[ProtectedTranslation, int]) -> SentenceTranslation:
@@ -194,11 +233,14 @@ class _Layer:
 
     def _finished(self, text: str, change: CaseChange) -> str:
         options = self._options
-        restored = restore_case(text, change, target_language=options.target_language, protect=options.protect)
-        return self._form(restored)
+        protect = self._with_targets(change.text, text)
+        restored = restore_case(text, change, target_language=options.target_language, protect=protect)
+        return self._form(change.text, restored)
 
     def placed(self, result: SentenceTranslation, change: CaseChange) -> SentenceTranslation:
-        """The result with its warnings' places in the sentence as it was given."""
+        """The result with its terms, and its warnings' places in the sentence as it was given."""
+        if result.method not in ("untouched", "source"):
+            result = replace(result, terms=self._uses(result, change))
         if not result.warnings or change.text == result.source:
             return result
         warnings = tuple(
@@ -206,6 +248,13 @@ class _Layer:
             for one in result.warnings
         )
         return replace(result, warnings=warnings)
+
+    def _uses(self, result: SentenceTranslation, change: CaseChange) -> tuple[TermUse, ...]:
+        placed = []
+        for use in uses_of(self._terms(change.text), result.text):
+            start, end = original_span((use.start, use.end), changed=change.text, original=result.source)
+            placed.append(replace(use, start=start, end=end, source=result.source[start:end]))
+        return tuple(placed)
 
     def retried(self, results: list[SentenceTranslation], changes: Sequence[CaseChange]) -> list[SentenceTranslation]:
         """The results, with those doubted replaced where a translation in parts is doubted less."""

@@ -12,7 +12,7 @@ __all__ = ["Pair", "TextWarning", "WarningKind"]
 
 WarningKind = Literal[
     "number", "number_added", "date", "currency", "url", "placeholder", "name", "length_ratio", "repetition",
-    "untranslated", "unknown_token", "wrong_script", "length_cap",
+    "untranslated", "unknown_token", "wrong_script", "length_cap", "glossary",
 ]  # fmt: skip
 
 
