@@ -231,7 +231,9 @@ class _Loops:
         tokens = emit.require(tokens, emit("Squeeze", fine, [0]), otherwise=NOT_FINITE)
         found = emit("Greater", emit("ReduceMin", emit.cut(lengths, 1, 0, 1), [0], keepdims=0), [0])
         tokens = emit.require(tokens, emit("Squeeze", found, [0]), otherwise=NO_OUTPUT)
-        places = emit("Range", 0, emit("Squeeze", emit.axis_length(tokens, 2), [0]), 1)
+        longest = emit("ReduceMax", lengths, keepdims=0)  # beam search may have gone on beyond what it chose
+        tokens = emit.cut(tokens, 2, 0, emit("Reshape", longest, [1]))
+        places = emit("Range", 0, longest, 1)
         inside = emit("Less", places, emit("Unsqueeze", lengths, [2]))
         tokens = emit("Where", inside, tokens, [self.padding])
         axes: list[str | int | None] = ["batch"] if answers == 1 else ["batch", answers]
