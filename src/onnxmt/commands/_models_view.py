@@ -66,9 +66,22 @@ def version_text(found: Mapping[str, Any]) -> str:
         "P99": "; ".join(f"{value:.4g} ms ({setting})" for setting, value in figures["p99_ms"].items())
         or "not measured",
         "regression set": f"{found['regression_outputs'] or 0} translations",
+        "as a canary": _rollout_text(found["rollout"]),
         "folder": found["folder"],
     }
     return _columns([(f"{name}:", str(value)) for name, value in lines.items()])
+
+
+def _rollout_text(stats: Mapping[str, Any] | None) -> str:
+    if stats is None:
+        return "never"
+    ours = stats["canary"]
+    agreement = f"{stats['likeness'] / stats['compared']:.2f}" if stats["compared"] else "unknown"
+    ended = f"; returned: {stats['returned']}" if stats["returned"] else ""
+    return (
+        f"{ours['requests']} requests, {ours['errors']} failed, {ours['warned']} with warnings, agreement {agreement}"
+        f"{ended}"
+    )
 
 
 def history_text(events: Iterable[Event]) -> str:

@@ -10,12 +10,13 @@ from typing import Any
 
 from onnxmt import records
 from onnxmt.bundle import Bundle, read_bundle
+from onnxmt.errors import StoreError
 from onnxmt.manifest import GENERATION_CONFIG_NAME
 from onnxmt.progress import Progress, Silent
 from onnxmt.store import regression
 from onnxmt.store.figures import Check, PromoteLimits, compare_figures, figures_of
 from onnxmt.store.names import StoreName
-from onnxmt.store.shelf import Shelf
+from onnxmt.store.shelf import ROLLOUT, Shelf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,4 +145,17 @@ def described_version(shelf: Shelf, version: str) -> dict[str, Any]:
         ],
         "figures": figures_of(bundle).to_dict(),
         "regression_outputs": None if kept is None else len(kept.outputs),
+        "rollout": _rollout(shelf, version),
     }
+
+
+def _rollout(shelf: Shelf, version: str) -> dict[str, Any] | None:
+    """What the service has written down of a version as a canary; None where it never was one."""
+    path = shelf.folder / ROLLOUT / f"{version}.json"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path} cannot be read: {error}. Delete it: the service then counts anew") from error
+    return found if isinstance(found, dict) else None
