@@ -47,7 +47,7 @@ class SelfAttention(nn.Module):  # type: ignore[misc]  # onnxscript is untyped
 class CachedSelfAttention(SelfAttention):
     """The decoder's: causal, over cached keys and values."""
 
-    def forward(  # type: ignore[override]
+    def forward(
         self, op: Any, x: Any, past: CrossKeyValue, position_bias: Any | None = None
     ) -> tuple[Any, CrossKeyValue]:
         """Attend [B, T, d] over the past and itself; → (output, present)."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from onnxmt.runtime.scores import Floats, Ids
 
-Generators = list[np.random.Generator]
+Generators: TypeAlias = "list[np.random.Generator]"  # numpy.random loads 2 MB, which only sampling needs
 
 
 def random_streams(seed: int | None, streams: Sequence[int], answers: int) -> Generators:

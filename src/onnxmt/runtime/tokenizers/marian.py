@@ -31,6 +31,7 @@ from onnxmt.runtime.tokenizers.files import (
     read_vocabulary,
     require_unicode,
 )
+from onnxmt.runtime.tokenizers.piece_table import PieceTable
 from onnxmt.runtime.tokenizers.settings import SettingsReader
 from onnxmt.runtime.tokenizers.special_tokens import read_special_tokens
 from onnxmt.runtime.tokenizers.spm_model import read_sentencepiece_model
@@ -146,15 +147,18 @@ class MarianTokenizer:
     ) -> None:
         self._settings = settings
         self._source_model, self._target_model = source_model, target_model
-        self._vocabulary = dict(vocabulary)
-        self._eos = self._added_or_vocabulary_id(settings.eos)
+        self._vocabulary = PieceTable(vocabulary)
+        self._eos = next((n.id for n in settings.added if n.token.content == settings.eos), vocabulary[settings.eos])
         self._unk = vocabulary[settings.unk]
         self._splitter = AddedTokenSplitter(settings.added)
         self._codes = {match[1]: index for token, index in vocabulary.items() if (match := _CODE.fullmatch(token))}
         self._choice = LanguageChoice(self._codes)
         self._own_source = LanguageChoice([code] if (code := settings.source_language) else [])
         self._own_target = LanguageChoice([code] if (code := settings.target_language) else [])
-        self._pieces, self._skipped = self._decode_tables(target_vocabulary)
+        separate = settings.separate_vocabularies
+        self._target_vocabulary = PieceTable(target_vocabulary) if separate else self._vocabulary
+        self._added_pieces = {} if separate else {n.id: n.token.content for n in settings.added}
+        self._skipped = self._skipped_ids()
 
     @classmethod
     def load(cls, folder: Path, spec: TokenizerSpec) -> MarianTokenizer:
@@ -172,17 +176,21 @@ class MarianTokenizer:
             else vocabulary,
         )
 
-    def _added_or_vocabulary_id(self, content: str) -> int:
-        return next((n.id for n in self._settings.added if n.token.content == content), self._vocabulary[content])
-
-    def _decode_tables(self, target_vocabulary: Mapping[str, int]) -> tuple[dict[int, str], frozenset[int]]:
-        """Id → piece, and the ids that decoding skips, both on the target side."""
-        pieces = {index: piece for piece, index in target_vocabulary.items()}
+    def _skipped_ids(self) -> frozenset[int]:
+        """The ids that decoding skips, on the target side."""
+        special = [n for n in self._settings.added if n.token.special]
         if self._settings.separate_vocabularies:  # each side has its own ids for the special tokens
-            special = (n.token.content for n in self._settings.added if n.token.special)
-            return pieces, frozenset(target_vocabulary[name] for name in special if name in target_vocabulary)
-        pieces |= {n.id: n.token.content for n in self._settings.added}
-        return pieces, frozenset(n.id for n in self._settings.added if n.token.special)
+            found = (self._target_vocabulary.id_of(n.token.content) for n in special)
+            return frozenset(index for index in found if index is not None)
+        return frozenset(n.id for n in special)
+
+    def _piece(self, index: int) -> str | None:
+        """The target side's piece of an id."""
+        return self._added_pieces.get(index) or self._target_vocabulary.piece_of(index)
+
+    @property
+    def _largest_target(self) -> int:
+        return max(self._target_vocabulary.largest, *self._added_pieces, -1)
 
     @property
     def limit(self) -> int | None:
@@ -193,7 +201,7 @@ class MarianTokenizer:
     def vocabulary_limits(self) -> VocabularyLimits:
         """The largest id of the source vocabulary with its added tokens, and of the target vocabulary."""
         added = (token.id for token in self._settings.added)
-        return VocabularyLimits(source=max(*self._vocabulary.values(), *added), target=max(self._pieces))
+        return VocabularyLimits(source=max(self._vocabulary.largest, *added), target=self._largest_target)
 
     def languages(self) -> LanguageCodes:
         """Target codes are the vocabulary's `>>code<<` tokens, else the one language that the checkpoint names."""
@@ -264,14 +272,14 @@ class MarianTokenizer:
         if not plain and text.startswith(">>") and (end := text.find("<<")) != -1:
             ids.append(self._leading_code(text[: end + 2]))
             text = text[end + 2 :]
-        pieces = self._source_model.encode(text, out_type=str)
-        ids += [self._vocabulary.get(piece, self._unk) for piece in pieces]
+        found = [self._vocabulary.id_of(piece) for piece in self._source_model.encode(text, out_type=str)]
+        ids += [self._unk if index is None else index for index in found]
         return ids
 
     def _leading_code(self, token: str) -> int:
         """The id of a `>>…<<` in front of a text. What does not look like a code is unknown, as in transformers."""
-        if token in self._vocabulary:
-            return self._vocabulary[token]
+        if (index := self._vocabulary.id_of(token)) is not None:
+            return index
         match = _CODE.fullmatch(token)
         if match is None:
             return self._unk
@@ -301,13 +309,14 @@ class MarianTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """Text of target-side ids, special tokens skipped. Raises TokenizerError for an id without a token."""
         kept = [int(index) for index in ids if int(index) not in self._skipped]
-        missing = sorted({index for index in kept if index not in self._pieces})
+        pieces = [self._piece(index) for index in kept]
+        missing = sorted({index for index, piece in zip(kept, pieces, strict=True) if piece is None})
         if missing:
             raise TokenizerError(
-                f"the target vocabulary has no token for id {missing[0]} (its ids end at {max(self._pieces)}): "
+                f"the target vocabulary has no token for id {missing[0]} (its ids end at {self._largest_target}): "
                 "the model and the tokenizer do not belong together"
             )
-        text = self._target_model.decode([self._pieces[index] for index in kept]) if kept else ""
+        text = self._target_model.decode(pieces) if kept else ""
         # A piece that target.spm does not know comes back as it is, word mark included.
         text = text.replace("▁", " ").strip()
         return clean_up_spaces(text) if self._settings.clean_up_spaces else text
@@ -317,19 +326,26 @@ class MarianTokenizer:
         if self._settings.separate_vocabularies:
             return "it has a vocabulary of its own for the target side, so that its head holds nothing else"
         model = self._target_model
-        pieces = {model.id_to_piece(index) for index in range(model.get_piece_size())}
-        ids = {self._vocabulary[piece] for piece in pieces if piece in self._vocabulary}
-        return frozenset(ids | {self._eos, self._unk} | {token.id for token in self._settings.added})
+        found = (self._vocabulary.id_of(model.id_to_piece(index)) for index in range(model.get_piece_size()))
+        return frozenset(
+            {index for index in found if index is not None}
+            | {self._eos, self._unk}
+            | {token.id for token in self._settings.added}
+        )
 
     def unwritable(self, sample: str) -> str:
         """The characters of `sample` that no target-side token can write."""
-        known = self._pieces.values()
-        return "" if "<0xE4>" in known else unwritable_characters(sample, list(known))
+        added = list(self._added_pieces.values())
+        if "<0xE4>" in self._target_vocabulary or "<0xE4>" in added:
+            return ""
+        return unwritable_characters(sample, [*self._target_vocabulary, *added])
 
     def written_bytes(self) -> Mapping[int, bytes]:
         """What each target-side token writes in UTF-8; none for special tokens and language codes."""
-        tokens = {piece: index for index, piece in self._pieces.items() if _CODE.fullmatch(piece) is None}
-        return token_bytes(tokens, skipped=self._skipped)
+        tokens = self._target_vocabulary.ids() | {piece: index for index, piece in self._added_pieces.items()}
+        return token_bytes(
+            {piece: index for piece, index in tokens.items() if _CODE.fullmatch(piece) is None}, skipped=self._skipped
+        )
 
 
 def _is_one_language(code: str) -> bool:
