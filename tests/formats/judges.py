@@ -67,6 +67,9 @@ def _html(text: str) -> Hashable:
 _VERBATIM = {"script", "style", "pre", "code", "kbd", "samp", "textarea", "svg", "template"}
 
 
+_CODE = {"code", "kbd", "samp", "var"}
+
+
 def _node(node: Any) -> Hashable:
     if not isinstance(node.tag, str):
         return "comment", node.text
@@ -76,7 +79,13 @@ def _node(node: Any) -> Hashable:
     if node.tag == "input":
         attributes.pop("value", None)
     inside = "".join(node.itertext()) if node.tag in _VERBATIM else ""
-    return node.tag, tuple(sorted(attributes.items())), inside, tuple(_node(child) for child in node)
+    children = [child for child in node if child.tag not in _CODE]
+    code = sorted(_code(child) for child in node if child.tag in _CODE)  # may change places in a sentence
+    return node.tag, tuple(sorted(attributes.items())), inside, tuple(map(_node, children)), tuple(code)
+
+
+def _code(node: Any) -> str:
+    return str((node.tag, sorted(node.attrib.items()), "".join(node.itertext())))
 
 
 def _srt(text: str) -> Hashable:

@@ -399,10 +399,17 @@ class _Value:
 
 
 def _structure(text: str, options: DocumentOptions) -> Hashable:
-    """All but the words: tags with their attributes, comments, code."""
+    """All but the words: tags with their attributes, comments, code; code in a sentence may change places in it."""
     found: list[Hashable] = []
+    code: list[str] = []
     for stretch in _stretches(_Parser(text).events()):
         event = stretch.event
+        if stretch.kind == "untouched" and (event.name in _CODE or event.name in _INLINE):
+            code.append(text[stretch.start : stretch.end])
+            continue
+        if stretch.kind != "text" and event.name not in _INLINE:
+            found.append(tuple(sorted(code)))
+            code = []
         if stretch.kind == "untouched":
             found.append(text[event.end : stretch.end])
         if event.kind == "open":
@@ -412,4 +419,4 @@ def _structure(text: str, options: DocumentOptions) -> Hashable:
             found.append((event.name,))
         elif event.kind == "other":
             found.append(text[stretch.start : stretch.end])
-    return tuple(found)
+    return (*found, tuple(sorted(code)))

@@ -57,6 +57,7 @@ class Inline:
         shown = " ".join(part.shown for part in parts if isinstance(part, Mark) and part.shown)
         letter = next(letter for letter in "mnkxyzabcdefg" if not re.search(rf"[<`]/?{letter}\d", plain + shown))
         pairs = _pairs(self.parts)
+        numbers: dict[int, int] = {}
         labels: list[_Label] = []
         texts: list[str] = []
         taken = {part.shown for part in parts if isinstance(part, Mark) and part.shown and part.shown in plain}
@@ -67,7 +68,7 @@ class Inline:
             if part.kind == "break":
                 texts.append("\n")
                 continue
-            number = pairs.get(index, index + 1)
+            number = numbers.setdefault(pairs.get(index, -index), len(numbers) + 1)
             label = _label(part, letter, number, paired=index in pairs)
             if part.kind == "word" and part.shown is not None and part.shown not in taken:
                 label = part.shown

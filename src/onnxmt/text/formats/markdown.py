@@ -174,6 +174,7 @@ class _Reader:
             starts=(start, *stretch.starts[number + 1 :]),
             ends=stretch.ends[number:],
             line=self._lines_before + line + number + 1,
+            cell=context == "cell",
         )
         pieces = prose_pieces(place, env=self._env, context=context, slots=self.slots)
         if pieces is not None:

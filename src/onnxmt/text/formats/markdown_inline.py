@@ -16,6 +16,7 @@ from onnxmt.text.spans import find_protected
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.rules_block import StateBlock
     from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
 
@@ -31,6 +32,8 @@ _DIALECT = re.compile(
     r"|\$\$[^$\n]+\$\$|\$(?=[^\s$])(?=[^$\n]*[\\^_={}])[^$\n]*[^\s$\\]\$(?!\d)"
     r"|\{[#.:][^{}\n]*\}\s*$)"
 )
+# Spaces at the edges of a text, which stay where they are at the edges of a block.
+_SPACES = re.compile(r"(^[ \t]+|[ \t]+$)")
 _HTML_NAME = re.compile(r"<(?P<close>/?)(?P<name>[A-Za-z][\w-]*)")
 _VOID = frozenset({"area", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"})
 _HTML_CODE = frozenset({"code", "kbd", "samp", "var", "pre", "script", "style", "svg", "math"})
@@ -40,12 +43,26 @@ _HTML_CODE = frozenset({"code", "kbd", "samp", "var", "pre", "script", "style", 
 def markdown_parser() -> MarkdownIt:
     """CommonMark with GitHub's tables and strikethrough; escapes and entities stay apart from the text around them."""
     from markdown_it import MarkdownIt
+    from markdown_it.rules_block import reference
     from markdown_it.rules_inline import image, link
 
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("text_join")
+    parser.block.ruler.at("reference", _without_footnotes(reference))
     parser.inline.ruler.at("link", _measured(link))
     parser.inline.ruler.at("image", _measured(image))
     return parser
+
+
+def _without_footnotes(
+    rule: Callable[[StateBlock, int, int, bool], bool],
+) -> Callable[[StateBlock, int, int, bool], bool]:
+    """The rule for `[name]: target`, which would take a footnote of one word (in Chinese any) for one."""
+
+    def run(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+        place = state.bMarks[start] + state.tShift[start]
+        return not state.src.startswith("[^", place) and rule(state, start, end, silent)
+
+    return run
 
 
 def _measured(rule: Callable[[StateInline, bool], bool]) -> Callable[[StateInline, bool], bool]:
@@ -91,6 +108,7 @@ class Place:
     content: the text as markdown-it gives it, its lines without the marks of quotations and the indentation.
     text: the document; line i of the content is text[starts[i]:ends[i]], without spaces at its edges.
     line: the first line's number.
+    cell: it is a table's cell, where the document has `\\|` for each `|`.
     """
 
     content: str
@@ -98,6 +116,7 @@ class Place:
     starts: Sequence[int]
     ends: Sequence[int]
     line: int
+    cell: bool = False
 
     def offset(self, position: int) -> int:
         """The place in the document of a position in the content."""
@@ -105,7 +124,7 @@ class Place:
         number = before.count("\n")
         line = self.content.split("\n")[number]
         indented = len(line) - len(line.lstrip(" \t"))
-        column = len(before) - before.rfind("\n") - 1
+        column = len(before) - before.rfind("\n") - 1 + (before.count("|") if self.cell else 0)
         return min(self.starts[number] + max(0, column - indented), self.ends[number])
 
     def line_break(self, position: int) -> str:
@@ -226,12 +245,8 @@ class _Reader:
             self._mark(Mark(kind=kind, pieces=(raw,), name=token.tag), source)
 
     def _run(self, plain: str, source: str) -> None:
-        if self._parts and isinstance(self._parts[-1], Run):
-            self._parts[-1] = Run(plain=self._parts[-1].plain + plain)
-            self._sources[-1].append(source)
-        else:
-            self._parts.append(Run(plain=plain))
-            self._sources.append([source])
+        self._parts.append(Run(plain=plain))
+        self._sources.append([source])
 
     def _mark(self, mark: Mark, source: str | list[Piece]) -> None:
         self._parts.append(mark)
@@ -246,8 +261,10 @@ class _Reader:
                 mark = Mark(kind="single", pieces=(piece,))
                 self._textual.add(mark)
                 self._mark(mark, piece)
-            elif piece:
-                self._run(piece, piece)
+            else:
+                for part in _SPACES.split(piece):
+                    if part:
+                        self._run(part, part)
 
     def _image(self, child: _Child, source: str) -> None:
         label = child.token.meta["label"]
@@ -368,7 +385,11 @@ class _Block:
         raise UnfitTranslationError("the translation cannot be written in Markdown so that its markup stays what it is")
 
     def _text_of(self, mark: Mark) -> str:
-        return "".join(map(str, mark.pieces)) if mark in self.textual else ""
+        """What Markdown reads as text of a mark: a dialect's marks, and what is between <kbd> and </kbd>."""
+        text = "".join(map(str, mark.pieces))
+        if mark in self.textual:
+            return text
+        return _words(_inline_tokens(text, self.env)) if mark.kind == "word" else ""
 
     def _composed(self, items: Sequence[str | Mark], escaped: str, emphasis: str) -> Iterator[Piece]:
         begins = True  # at the beginning of a line
