@@ -181,9 +181,9 @@ class TestLibreTranslate:
     def test_files_go_after_a_while_and_when_there_are_many(self) -> None:
         now = 0.0
         files = KeptFiles(clock=lambda: now)
-        first = files.keep(b"x" * (10 << 20), kind="text/plain")
+        first = files.keep(b"x" * (10 << 20), kind="text/plain", name="a.txt")
         assert files.find(first) is not None
-        second = files.keep(b"x" * (10 << 20), kind="text/plain")
+        second = files.keep(b"x" * (10 << 20), kind="text/plain", name="a.txt")
         assert files.find(first) is None
         now = 601.0
         assert files.find(second) is None

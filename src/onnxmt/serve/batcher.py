@@ -34,6 +34,15 @@ class Answer:
     compute_seconds: float
     input_tokens: int
 
+    def with_(self, other: Answer) -> Answer:
+        """Both together, as of one request that asked twice."""
+        return Answer(
+            translations=self.translations + other.translations,
+            queue_seconds=self.queue_seconds + other.queue_seconds,
+            compute_seconds=self.compute_seconds + other.compute_seconds,
+            input_tokens=self.input_tokens + other.input_tokens,
+        )
+
 
 class Job:
     """One request in the queue; `abandoned` is set when nobody waits for it any more."""

@@ -13,10 +13,11 @@ _SECONDS, _MOST_BYTES = 600.0, 16 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class KeptFile:
-    """A file's content and media type, and until when it is kept."""
+    """A file's content, media type and name, and until when it is kept."""
 
     content: bytes
     kind: str
+    name: str
     until: float
 
 
@@ -26,11 +27,11 @@ class KeptFiles:
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._files = clock, OrderedDict[str, KeptFile]()
 
-    def keep(self, content: bytes, *, kind: str) -> str:
+    def keep(self, content: bytes, *, kind: str, name: str) -> str:
         """Keep a file; returns its ticket."""
         self._tidy(_MOST_BYTES - len(content))
         ticket = secrets.token_urlsafe(24)
-        self._files[ticket] = KeptFile(content=content, kind=kind, until=self._clock() + _SECONDS)
+        self._files[ticket] = KeptFile(content=content, kind=kind, name=name, until=self._clock() + _SECONDS)
         return ticket
 
     def find(self, ticket: str) -> KeptFile | None:

@@ -105,7 +105,7 @@ async def _asked(request: Request, model: type[TranslateRequest]) -> tuple[Trans
         beams=asked.beams,
         alternatives=asked.alternatives,
         new_tokens=asked.max_new_tokens,
-        html=asked.format == "html",
+        format=asked.format,
         seconds=None if asked.timeout_ms is None else asked.timeout_ms / 1000,
     )
     return asked, wish

@@ -14,6 +14,7 @@ from onnxmt.errors import (
     UnknownLanguageError,
     UsageError,
 )
+from onnxmt.text.formats.document import DocumentError
 
 
 class Problem(OnnxmtError):  # noqa: N818  named as in RFC 9457: not all of them are errors of the server
@@ -45,6 +46,7 @@ class Problem(OnnxmtError):  # noqa: N818  named as in RFC 9457: not all of them
 # The first class that fits decides; a client can only be at fault where the text or the options are its own.
 _TABLE: tuple[tuple[type[OnnxmtError], int, str], ...] = (
     (UnknownLanguageError, 422, "unknown_language"),
+    (DocumentError, 422, "bad_document"),
     (InputTooLongError, 422, "text_too_long"),
     (TokenizerError, 422, "bad_text"),
     (GenerationSettingsError, 422, "bad_option"),

@@ -8,6 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from onnxmt.serve.options import Limits
 from onnxmt.serve.problems import Problem
+from onnxmt.text.formats.document import Format
 
 _Language = Field(
     default=None, max_length=100, description="A code or an English name; the model's own where left out."
@@ -34,8 +35,8 @@ class TranslateRequest(BaseModel):
     beams: _Positive | None = Field(default=None, description="Beams to search with; 1 is greedy.")
     alternatives: _Whole = Field(default=0, description="Further candidates; beams are raised as needed.")
     max_new_tokens: _Positive | None = Field(default=None, description="The longest output of a sentence, in tokens.")
-    format: Literal["text", "html"] = Field(
-        default="text", description="html: tags stay, the text between is translated."
+    format: Format = Field(
+        default="text", description="What each text is; of a document, all but its prose stays byte for byte."
     )
     strict: bool = Field(default=False, description="Answer 409 where a translation has warnings.")
     glossary: dict[str, str] | None = Field(default=None, description="Not supported by this version: leave it out.")
@@ -58,11 +59,13 @@ class CandidateAnswer(BaseModel):
 
 
 class WarningAnswer(BaseModel):
-    """What a reader should know; `span` is where in the source text."""
+    """What a reader should know; `span` is where in the source text, `line` and `where` in a document."""
 
     kind: str
     message: str
     span: tuple[int, int] | None
+    line: int | None = None
+    where: str | None = None
 
 
 class TranslationAnswer(BaseModel):

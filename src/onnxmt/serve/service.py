@@ -8,27 +8,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from onnxmt.runtime.documents import DocumentTranslation
 from onnxmt.runtime.languages import language_name, short_code
 from onnxmt.runtime.tokenizer import Direction
 from onnxmt.runtime.translation import TranslateOptions, Translation
 from onnxmt.runtime.translator import Translator
 from onnxmt.serve.batcher import Answer, Batcher
+from onnxmt.serve.documents import Documents
 from onnxmt.serve.guard import MemoryGuard
-from onnxmt.serve.markup import Markup, read_markup
 from onnxmt.serve.metrics import Metrics
 from onnxmt.serve.options import ServeOptions
 from onnxmt.serve.problems import Problem
 from onnxmt.serve.watched import Watch, watched
+from onnxmt.text.formats.document import Format
 
 # Warm-up: one short text, and a batch with a long one, so that both shapes of work have been done once (case R5).
 _WARM_UP = (["Good morning."], ["It rained.", "The library opens at nine, " * 6 + "and it closes at five."])
 # A model that does not end by itself would otherwise warm up for as long as its length limit allows.
 _WARM_TOKENS = 8
+_NOTHING = Answer(translations=(), queue_seconds=0.0, compute_seconds=0.0, input_tokens=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """What one request wants, in any of the APIs; None: as the bundle says. `html`: the texts hold markup."""
+    """What one request wants, in any of the APIs; None: as the bundle says. `format`: what each text is."""
 
     texts: Sequence[str]
     source: str | None = None
@@ -37,7 +40,7 @@ class Wish:
     alternatives: int = 0
     new_tokens: int | None = None
     split: bool = True
-    html: bool = False
+    format: Format = "text"
     seconds: float | None = None
 
 
@@ -51,7 +54,7 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One text's translation, as the APIs tell it; `warnings` are JSON values."""
+    """One text's translation, as the APIs tell it; `warnings` are JSON values, with a `line` in documents."""
 
     text: str
     score: float | None
@@ -122,21 +125,17 @@ class Service:
         options = self._options(wish)
         beams = options.beams or self.translator.settings.num_beams
         self._admit()
-        documents = [read_markup(text) for text in wish.texts] if wish.html else None
-        texts = wish.texts if documents is None else [run for document in documents for run in document.runs]
         limits = self.options.limits
-        seconds = min(wish.seconds or limits.deadline_seconds, limits.deadline_seconds)
-        answer = Answer(translations=(), queue_seconds=0.0, compute_seconds=0.0, input_tokens=0)
+        until = began + min(wish.seconds or limits.deadline_seconds, limits.deadline_seconds)
         self._running += 1
         try:
-            if texts:
-                answer = await self.batcher.submit(texts, options, beams=beams, seconds=seconds)
+            if wish.format == "text":
+                answer = await self._submit(wish.texts, options, beams=beams, until=until)
+                results = _of_texts(answer)
+            else:
+                answer, results = await self._documents(wish, options, beams=beams, until=until)
         finally:
             self._running -= 1
-        problems = [f"text {i}: {one.error}" for i, one in enumerate(answer.translations) if one.error is not None]
-        if problems:
-            raise Problem(422, "bad_text", "; ".join(problems[:5]))
-        results = _of_texts(answer) if documents is None else _of_documents(documents, answer)
         self._count(wish, answer, results)
         return Results(
             results=results,
@@ -144,6 +143,23 @@ class Service:
             compute_seconds=answer.compute_seconds,
             total_seconds=time.monotonic() - began,
         )
+
+    async def _submit(self, texts: Sequence[str], options: TranslateOptions, *, beams: int, until: float) -> Answer:
+        if not texts:
+            return _NOTHING
+        seconds = max(until - time.monotonic(), 0.001)  # the batcher says 504 where there is none left
+        return await self.batcher.submit(texts, options, beams=beams, seconds=seconds)
+
+    async def _documents(
+        self, wish: Wish, options: TranslateOptions, *, beams: int, until: float
+    ) -> tuple[Answer, tuple[Result, ...]]:
+        """Translate documents, in as many rounds as they ask for more."""
+        documents, total = Documents(wish.texts, format=wish.format, options=options), _NOTHING
+        while texts := await asyncio.to_thread(documents.advance):
+            answer = await self._submit(texts, options, beams=beams, until=until)
+            documents.answered(texts, answer.translations)
+            total = total.with_(answer)
+        return total, tuple(_of_document(documents, document) for document in documents.done)
 
     def languages(self, side: str) -> dict[str, str]:
         """Short codes of the source or target languages, with English names; the model's own where unknown."""
@@ -213,6 +229,9 @@ def warning_values(translation: Translation) -> tuple[dict[str, Any], ...]:
 
 
 def _of_texts(answer: Answer) -> tuple[Result, ...]:
+    problems = [f"text {i}: {one.error}" for i, one in enumerate(answer.translations) if one.error is not None]
+    if problems:
+        raise Problem(422, "bad_text", "; ".join(problems[:5]))
     return tuple(
         Result(
             text=one.text,
@@ -226,29 +245,19 @@ def _of_texts(answer: Answer) -> tuple[Result, ...]:
     )
 
 
-def _of_documents(documents: Sequence[Markup], answer: Answer) -> tuple[Result, ...]:
-    """One result a document; its score is the mean over its runs by tokens, its warnings have no place in it."""
-    translations = iter(answer.translations)
-    results = []
-    for document in documents:
-        runs = [next(translations) for _ in document.runs]
-        scored = [(run.score, len(run.tokens)) for run in runs if run.score is not None]
-        weight = sum(tokens for _, tokens in scored)
-        ranks = range(max((len(run.alternatives) for run in runs), default=0))
-        results.append(
-            Result(
-                text=document.filled([run.text for run in runs]),
-                score=sum(score * tokens for score, tokens in scored) / weight if weight else None,
-                finished=all(run.finished for run in runs),
-                alternatives=tuple(
-                    Candidate(text=document.filled([_ranked(run, rank) for run in runs]), score=None) for rank in ranks
-                ),
-                warnings=tuple({**warning, "span": None} for run in runs for warning in warning_values(run)),
-                tokens=sum(len(run.tokens) for run in runs),
-            )
-        )
-    return tuple(results)
-
-
-def _ranked(run: Translation, rank: int) -> str:
-    return run.alternatives[min(rank, len(run.alternatives) - 1)].text if run.alternatives else run.text
+def _of_document(documents: Documents, document: DocumentTranslation) -> Result:
+    """A document's result; its score is the mean over its texts by tokens."""
+    parts = documents.translations(document)
+    scored = [(part.score, len(part.tokens)) for part in parts if part.score is not None]
+    weight = sum(tokens for _, tokens in scored)
+    return Result(
+        text=document.text,
+        score=sum(score * tokens for score, tokens in scored) / weight if weight else None,
+        finished=all(part.finished for part in parts),
+        alternatives=(),
+        warnings=tuple(
+            {"kind": one.kind, "message": one.message, "span": None, "line": one.line, "where": one.where}
+            for one in document.warnings
+        ),
+        tokens=sum(len(part.tokens) for part in parts),
+    )

@@ -14,6 +14,7 @@ from onnxmt.serve.dialects.wishes import dropped, language, told, translated
 from onnxmt.serve.problems import Problem, too_much
 from onnxmt.serve.service import Wish
 from onnxmt.serve.state import service_of, state_of
+from onnxmt.text.formats.document import Format
 
 _MOST_TEXTS = 50
 # DeepL's own clients take 400 for a wrong request and 403 for a wrong key.
@@ -23,6 +24,7 @@ _READ = (
     "text, source_lang, target_lang, split_sentences, tag_handling (html, xml), formality (default, prefer_more, "
     "prefer_less), show_billed_characters; without effect: " + ", ".join(_HINTS)
 )
+_TAGS: dict[str, Format] = {"html": "html", "xml": "html"}
 _NO_QUOTA = 1_000_000_000_000
 
 
@@ -46,7 +48,7 @@ async def translate(request: Request) -> Response:
         source=language(fields, "source_lang"),
         target=target,
         split=fields.choice("split_sentences", {"0": False, "1": True}, default=True),
-        html=fields.choice("tag_handling", {"html": True, "xml": True}, default=False),
+        format=fields.choice("tag_handling", _TAGS, default="text"),
     )
     fields.choice("formality", {"default": None, "prefer_more": None, "prefer_less": None}, default=None)
     billed = fields.yes("show_billed_characters")

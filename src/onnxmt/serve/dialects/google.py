@@ -14,6 +14,7 @@ from onnxmt.serve.dialects.wishes import dropped, language, told, translated
 from onnxmt.serve.problems import Problem
 from onnxmt.serve.service import Wish
 from onnxmt.serve.state import service_of, state_of
+from onnxmt.text.formats.document import Format
 
 _STATUS = {401: 403, 408: 400, 415: 400, 422: 400}
 _NAMES = {
@@ -25,6 +26,7 @@ _NAMES = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
+_FORMATS: dict[str, Format] = {"html": "html", "text": "text"}
 _HINTS = ("model", "prettyPrint", "alt", "cid")
 _READ = "q, source, target, format (html, text), key; without effect: " + ", ".join(_HINTS)
 
@@ -41,7 +43,7 @@ async def translate(request: Request) -> Response:
         texts=found,
         source=language(fields, "source"),
         target=target,
-        html=fields.choice("format", {"html": True, "text": False}, default=True),
+        format=fields.choice("format", _FORMATS, default="html"),
     )
     ignored = dropped(fields, _HINTS)
     fields.refuse_rest(allowed=_READ)

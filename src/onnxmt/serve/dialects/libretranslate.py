@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import AsyncIterator, Mapping
+from pathlib import PurePath
 
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -19,9 +20,20 @@ from onnxmt.serve.own import ready
 from onnxmt.serve.problems import Problem
 from onnxmt.serve.service import Service, Wish
 from onnxmt.serve.state import service_of, state_of
+from onnxmt.text.formats.document import Format
+from onnxmt.text.formats.registry import format_of_name
 
 _STATUS = {401: 403, 408: 400, 415: 400, 422: 400}
-_FORMATS = {"text": False, "html": True}
+_FORMATS: dict[str, Format] = {"text": "text", "html": "html"}
+_FILES = ".txt, .md, .html, .htm, .xhtml, .srt, .po, .pot, .json"
+_KINDS: dict[Format, str] = {
+    "text": "text/plain",
+    "markdown": "text/markdown",
+    "html": "text/html",
+    "srt": "application/x-subrip",
+    "po": "text/x-gettext-translation",
+    "json": "application/json",
+}
 _READ = "q, source, target, format (text, html), alternatives, api_key"
 _MOST_FORM_PARTS = 10
 # How letters of a script are named in Unicode; Han text may hold Latin words, which say little.
@@ -44,7 +56,7 @@ async def answer(request: Request, fields: Fields) -> Response:
         texts=found,
         source=source,
         target=language(fields, "target"),
-        html=fields.choice("format", _FORMATS, default=False),
+        format=fields.choice("format", _FORMATS, default="text"),
         alternatives=fields.number("alternatives", least=0, most=limits.alternatives) or 0,
     )
     fields.refuse_rest(allowed=_READ)
@@ -83,24 +95,26 @@ async def detect(request: Request) -> Response:
 
 
 async def translate_file(request: Request) -> Response:
-    """POST /translate_file: a text or HTML file; the answer names an address where its translation lies for a while."""
+    """POST /translate_file: a file whose name tells its format; the answer says where its translation lies a while."""
     state = state_of(request)
     body = await read_body(request, state.options.limits)
     fields, upload = await _parts(request, body)
     authorize(request, key=fields.string("api_key"))
     name = (upload.filename or "").lower()
-    html = name.endswith((".html", ".htm"))
-    if not html and not name.endswith((".txt", ".md")):
-        raise Problem(422, "bad_file", "this kind of file is not supported; allowed: .txt, .md (as text), .html, .htm")
+    form = "text" if name.endswith(".txt") else format_of_name(name)
+    if form is None:
+        raise Problem(422, "bad_file", f"this kind of file is not supported; allowed: {_FILES}")
     try:
         text = (await upload.read()).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise Problem(422, "bad_file", "the file is not UTF-8 text") from None
     texts, _ = texts_of(text, "file", state.options.limits)
-    wish = Wish(texts=texts, source=language(fields, "source"), target=language(fields, "target"), html=html)
+    wish = Wish(texts=texts, source=language(fields, "source"), target=language(fields, "target"), format=form)
     fields.refuse_rest(allowed="file, source, target, api_key")
     results = await translated(request, wish)
-    ticket = state.files.keep(results.results[0].text.encode(), kind="text/html" if html else "text/plain")
+    ticket = state.files.keep(
+        results.results[0].text.encode(), kind=_KINDS[form], name=f"translated.{PurePath(name).suffix[1:]}"
+    )
     return JSONResponse({"translatedFileUrl": str(request.url_for("download_file", ticket=ticket))})
 
 
@@ -109,8 +123,7 @@ async def download_file(request: Request) -> Response:
     found = state_of(request).files.find(request.path_params["ticket"])
     if found is None:
         raise Problem(404, "not_found", "this file is not here, or no longer")
-    name = "translated.html" if found.kind == "text/html" else "translated.txt"
-    headers = {"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store"}
+    headers = {"content-disposition": f'attachment; filename="{found.name}"', "cache-control": "no-store"}
     return Response(found.content, media_type=f"{found.kind}; charset=utf-8", headers=headers)
 
 
