@@ -91,7 +91,8 @@ def translate_sentences(
     return [layer.placed(result, change) for result, change in zip(results, changes, strict=True)]
 
 
-# A retry in parts may mend these; the others are the model's vocabulary or a rule that nothing on its side changes.
+# A retry in parts may mend these; the others are the model's vocabulary or a rule that nothing on its side changes. A
+# loop in another script is mended by nothing: a model without training writes such, and would take twice the time.
 _MENDABLE: frozenset[WarningKind] = frozenset(
     {"number", "number_added", "date", "currency", "name", "length_ratio", "repetition", "untranslated",
      "wrong_script", "length_cap", "glossary"}
@@ -271,7 +272,9 @@ class _Layer:
         return results
 
     def _mendable(self, result: SentenceTranslation) -> bool:
-        return self._options.retry and any(warning.kind in _MENDABLE for warning in result.warnings)
+        kinds = {warning.kind for warning in result.warnings}
+        hopeless = "wrong_script" in kinds and not kinds.isdisjoint({"repetition", "length_cap"})
+        return self._options.retry and not kinds.isdisjoint(_MENDABLE) and not hopeless
 
     def _parts(self, text: str) -> tuple[Segment, ...]:
         """The sentence cut at its clause marks into parts of about half its length; itself where it has none."""
