@@ -77,17 +77,42 @@ SOUP = {
     "json": '{}[]:," ab\\1n',
     "text": "ab \n\r`~.",
 }
+PARTS = {
+    "markdown": [
+        "Words",
+        "**",
+        "\n| a | b |\n|---|---|\n| c \\| d | `e` |\n",
+        "[^1]: ",
+        "\n> ",
+        "\n- ",
+        "`x`",
+        "[a](b)",
+        "![a](b)",
+    ],
+    "html": [
+        "Words",
+        "<p>",
+        "<b>",
+        "</b>",
+        "<br>",
+        "&lt;",
+        "<code>",
+        "</code>",
+        "<!--",
+        "-->",
+        '<img alt="a b">',
+        "{% x %}",
+    ],
+    "srt": ["\n\n1\n", "00:00:01,000 --> 00:00:02,000\n", "Words", "- ", "<i>", "</i>"],
+    "po": ['msgid "a b"\n', 'msgstr ""\n', "#, c-format\n", "\n"],
+}
 
 
 @pytest.mark.parametrize("name", list(SOUP))
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_any_text_is_read_and_comes_back(name: str, data: st.DataObject) -> None:
-    parts = {
-        "html": ["<p>", "<b>", "</b>", "<br>", "&lt;", "<code>", "</code>", "<!--", "-->"],
-        "po": ["msgid ", 'msgstr ""\n'],
-    }
-    pieces = st.one_of(st.text(alphabet=SOUP[name], max_size=8), st.sampled_from(parts.get(name, ["Some words", "**"])))
+    pieces = st.one_of(st.text(alphabet=SOUP[name], max_size=8), st.sampled_from(PARTS.get(name, ["Some words"])))
     text = "".join(data.draw(st.lists(pieces, max_size=14)))
     try:
         document = read_document(text, name)

@@ -113,6 +113,8 @@ def _entries(lines: Sequence[str]) -> list[_Entry]:
                 entry = None
             if body.startswith("#") and not body.startswith("#~"):
                 entry = entry or _Entry(start=number)
+                if entry.fields:
+                    continue
                 if body.startswith("#,"):
                     entry.flags.append(number)
                 elif body.startswith("#|") and entry.previous is None:
