@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import threading
 import time
@@ -224,6 +225,29 @@ def test_a_stream_of_a_canary_that_fails_goes_on(shelf: Shelf) -> None:
             broken = client.post("/v1/translate/stream", json={"text": text})
         assert count == 2
         assert re.sub(r'"total_ms": [\d.]+', "", broken.text) == re.sub(r'"total_ms": [\d.]+', "", whole.text)
+
+
+def test_production_answers_where_a_canary_warns_more(shelf: Shelf) -> None:
+    """A strict client would refuse the canary's answer."""
+    make_canary(shelf, "2")
+    with serving(percent=100) as (client, rollout):
+        until(lambda: rollout.canary is not None)
+        assert rollout.canary is not None
+        real = rollout.canary.service.translate
+        warning = {"kind": "repetition", "message": "x", "span": None}
+
+        async def warns(wish: Any) -> Any:
+            found = await real(wish)
+            changed = tuple(dataclasses.replace(one, warnings=(warning,)) for one in found.results)
+            return dataclasses.replace(found, results=changed)
+
+        with mock.patch.object(rollout.canary.service, "translate", warns):
+            assert ask(client, strict=True) == ("是的。", "1")
+            assert ask(client) == ("是的。", "1")
+            with mock.patch.object(rollout.production.quiet, "translate", warns):
+                assert ask(client) == ("是的。", "2")
+        assert rollout.stats is not None
+        assert (rollout.stats.canary.warned, rollout.stats.canary.errors, rollout.stats.compared) == (3, 0, 3)
 
 
 def test_a_shadow_is_compared_and_never_returned_to_a_client(shelf: Shelf) -> None:

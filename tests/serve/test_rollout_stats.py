@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from onnxmt.serve.rollout_stats import CanaryStats, Side, judge, likeness
 from onnxmt.store.adding import AddOptions, add
 from onnxmt.store.promoting import promote
 from onnxmt.store.shelf import shelf_of
+from tests.cli.harness import ROOT, invoke
 from tests.store.bundles import GOLDEN
 
 LIMITS = CanaryLimits()
@@ -47,8 +49,6 @@ def test_a_healthy_canary_stays() -> None:
     ],
 )
 def test_each_limit(found: CanaryStats, reason: str, said: str) -> None:
-    import re
-
     verdict = judge(found, LIMITS)
     assert verdict is not None
     assert verdict.reason == reason
@@ -136,6 +136,25 @@ def test_wrong_options_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             rollout_plan(model, canary, shadow=shadow)
     with pytest.raises(UsageError, match="0 to 100"):
         RolloutPlan(shelf=shelf_of("m"), ref="1", version="1", percent=101)
+
+
+def test_the_command_refuses_a_canary_without_a_store(tmp_path: Path) -> None:
+    assert "are for a model in the store" in invoke("serve", "--model", GOLDEN, "--canary", "m:canary").error()
+    assert "max_errors" not in invoke("serve", "--model", GOLDEN, "--shadow").error()
+
+
+def test_the_docs_tell_the_defaults() -> None:
+    text = (ROOT / "docs" / "store.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `--(canary-\w+)` \| ([\d.]+) \|", text, re.MULTILINE))
+    assert rows == {
+        "canary-requests": f"{LIMITS.min_requests}",
+        "canary-errors": f"{LIMITS.max_errors:g}",
+        "canary-warnings": f"{LIMITS.max_warnings:g}",
+        "canary-latency": f"{LIMITS.max_latency:g}",
+        "canary-agreement": f"{LIMITS.min_agreement:g}",
+    }
+    help_text = invoke("serve", "--help").text
+    assert all(f"--{option}" in help_text for option in rows)
 
 
 def test_memory_is_what_the_limit_and_the_machine_leave(tmp_path: Path) -> None:

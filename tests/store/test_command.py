@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from onnxmt.store.figures import PromoteLimits
 from onnxmt.store.shelf import Shelf
-from tests.cli.harness import invoke
+from tests.cli.harness import ROOT, invoke
 from tests.store.bundles import GOLDEN, make_bundle, quality
 
 
@@ -145,6 +147,18 @@ def test_no_command_changes_a_version(filled: Shelf) -> None:
         ("quantize", str(GOLDEN), "-o", str(filled.version_folder("1")), "--overwrite"),
     ):
         assert "m:1 is a version in the store, which never changes" in invoke(*command).error(), command
+
+
+def test_the_docs_tell_the_defaults_and_only_options_that_exist() -> None:
+    text = (ROOT / "docs" / "store.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `--(max-\w+-\w+)` \| ([\d.]+) \|", text, re.MULTILINE))
+    assert rows == {name.replace("_", "-"): f"{value:g}" for name, value in vars(PromoteLimits()).items()}
+    verbs = ("add", "list", "show", "diff", "promote", "rollback", "remove", "gc", "verify", "report")
+    pages = [invoke("models", verb, "--help").text for verb in verbs]
+    pages += [invoke("models", "regress", verb, "--help").text for verb in ("add", "list", "run", "approve")]
+    pages += [invoke(verb, "--help").text for verb in ("serve", "verify", "bench", "evaluate", "migrate", "translate")]
+    named = set(re.findall(r"(?<![-\w])--[a-z][a-z-]+", text))
+    assert {option for option in named if not any(option in page for page in pages)} == set()
 
 
 def test_wrong_names(filled: Shelf) -> None:

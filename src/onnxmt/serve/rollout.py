@@ -175,6 +175,12 @@ class Rollout:
             return
         finally:
             asked.users -= 1
+        self.compared(canary, results, other)
+        if shadow:
+            self.answered(asked, "shadow", other)
+
+    def compared(self, canary: Loaded, results: Results, other: Results) -> None:
+        """Count how alike the outputs of a canary and of production are, and judge the canary by it."""
         if self.stats is None or self.canary is not canary:
             return
         pairs = zip(results.results, other.results, strict=True)
@@ -182,10 +188,7 @@ class Rollout:
         if alike:
             self.stats.agreed(sum(alike) / len(alike))
             self._counts.agreement.set(self.stats.agreement or 0.0)
-        if shadow:
-            self.answered(asked, "shadow", other)
-        else:
-            self._judge(canary)
+        self._judge(canary)
 
     # The canary's return ----------------------------------------------------------------------------------------
 

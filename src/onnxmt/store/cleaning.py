@@ -13,7 +13,7 @@ from pathlib import Path
 from onnxmt.bundle import read_bundle
 from onnxmt.errors import OnnxmtError, StoreError
 from onnxmt.store.files import TEMPORARY, TRASH, abandoned, delete_folder
-from onnxmt.store.shelf import OUTPUTS, VERSIONS, Change, Shelf, writing
+from onnxmt.store.shelf import OUTPUTS, ROLLOUT, VERSIONS, Change, Shelf, writing
 from onnxmt.store.state import Event
 
 GRACE_SECONDS = 3600.0
@@ -44,6 +44,7 @@ def remove(shelf: Shelf, version: str, *, reason: str | None = None) -> Event:
 
     Raises StoreError where an alias holds it or `version` is an alias, ModelNotFoundError where there is none.
     """
+    shelf.require()
     with shelf.changing() as change:
         state = change.state
         found = shelf.version(version, state)
@@ -66,6 +67,7 @@ def collect(
     them. A reader needs its version's files until it has loaded it: `grace` is the time that the slowest one gets; one
     that is slower looks its name up again. Loaded graphs stay whole: the kernel keeps what is mapped.
     """
+    shelf.require()
     gone, left, size = [], [], 0
     with shelf.changing() as change:
         if keep is not None:
@@ -75,7 +77,8 @@ def collect(
             folder = shelf.version_folder(version)
             size += _size(folder)
             delete_folder(folder)
-            (shelf.folder / OUTPUTS / f"{version}.json").unlink(missing_ok=True)
+            for kept in (OUTPUTS, ROLLOUT):
+                (shelf.folder / kept / f"{version}.json").unlink(missing_ok=True)
             gone.append(version)
         for folder in _leftovers(shelf, change):
             size += _size(folder)

@@ -97,6 +97,7 @@ def rollback(shelf: Shelf, alias: str = PRODUCTION, *, to: str | None = None, re
 
     Raises StoreError where there is none to return to.
     """
+    shelf.require()
     with shelf.changing() as change:
         state = change.state
         held = state.aliases.get(alias)
@@ -139,6 +140,7 @@ def clear(
     """
     if alias == PRODUCTION:
         raise StoreError("the alias production is moved, never taken away: promote another version, or roll back")
+    shelf.require()
     with shelf.changing() as change:
         held = change.state.aliases.get(alias)
         if held is None and expected is None:
