@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from onnxmt.text.casing import CasingOptions
 from onnxmt.text.chinese import ChineseOptions
-from onnxmt.text.fidelity import CheckOptions, check_translation
+from onnxmt.text.fidelity import CheckOptions, TextWarning, check_translation
 from onnxmt.text.layer import TextOptions, translate_sentences
 from onnxmt.text.protect import has_prose
 from onnxmt.text.segment import join_translations, segment_text
@@ -192,3 +192,73 @@ def test_options_reach_their_parts():
     assert (result.text, result.case) == ("「好」ABC", None)
     assert [w.kind for w in result.warnings] == ["number"]
     assert check_translation("SEE ABC 5", result.text, options=options.checks)[0].kind == "number"
+
+
+def test_inputs_tell_which_sentence_they_are_for_and_whether_they_are_a_retry():
+    source = "He has 21 cats in his house, and they have 12 mice for dinner."
+    seen = []
+
+    def model(texts):
+        seen.append((list(texts), texts.owners, texts.again))
+        return ["猫" for _ in texts]
+
+    translate_sentences(["Hello.", source, "Open {a} now."], model, options=TextOptions(target_language="zh"))
+    assert [(len(texts), owners, again) for texts, owners, again in seen] == [
+        (3, (0, 1, 2), False),
+        (2, (2, 2), False),  # the pieces of the sentence whose placeholder was lost
+        (2, (1, 1), True),
+    ]
+
+
+def test_other_candidates_are_finished_too():
+    model = dictionary({"He has (1) cats.": ["他有(1)只猫.", "他有猫.", "他的猫有(1)只."]})
+    (result,) = translate_sentences(["He has {n} cats."], model, others=True, options=TextOptions(checks=None))
+    assert result.text == "他有{n}只猫。"
+    assert [(other.text, other.number, other.rank) for other in result.others] == [("他的猫有{n}只。", 0, 2)]
+    assert translate_sentences(["He has {n} cats."], model)[0].others == ()
+
+
+def test_what_the_tokens_tell_counts_as_a_warning():
+    loop = TextWarning(kind="repetition", span=(0, 0), message="a loop")
+    model = dictionary({"He has 21 cats.": ["他有21只猫.", "他有猫21只."]})
+    (second,) = translate_sentences(["He has 21 cats."], model, doubts=lambda number, rank: [loop] if rank == 0 else [])
+    assert (second.text, second.warnings) == ("他有猫21只。", ())
+    (both,) = translate_sentences(["He has 21 cats."], model, doubts=lambda number, rank: [loop])
+    assert (both.text, [(w.kind, w.span) for w in both.warnings]) == ("他有21只猫。", [("repetition", (0, 15))])
+
+
+def test_no_retry_for_what_it_cannot_mend():
+    source = "He has 21 cats in his house, and they have 12 mice for dinner."
+    asked: list[str] = []
+    (result,) = translate_sentences([source], lambda texts: asked.extend(texts) or ["жуж " * 30 for _ in texts])
+    assert {"wrong_script", "repetition"} <= {warning.kind for warning in result.warnings}
+    assert asked == [source]
+
+
+def test_plain_punctuation_is_for_the_model_alone():
+    model = dictionary({'He said "no" - 12 times...': "他说了“不”……"})
+    source = "He said “no” – 12 times…"
+    (result,) = translate_sentences([source], model, options=TextOptions(normalize_punctuation=True, retry=False))
+    assert result.source == source
+    (number,) = result.warnings
+    assert source[slice(*number.span)] == "12"
+
+
+@pytest.mark.parametrize(
+    ("source", "given", "made"),
+    [
+        ("- one thing", "one thing", "- 好"),
+        ("2. One thing", "One thing", "2. 好"),
+        ("(a) one thing", "one thing", "(a) 好"),
+        ("## One thing", "One thing", "## 好"),
+        ("* <b>one thing</b>", "one thing", "* <b>好</b>"),
+    ],
+)
+def test_a_lists_marker_is_no_text(source, given, made):
+    (result,) = translate_sentences([source], dictionary({given: "好"}), options=TextOptions(checks=None))
+    assert result.text == made
+
+
+def test_a_marker_without_text_is_untouched():
+    (result,) = translate_sentences(["- 5"], dictionary({}))
+    assert (result.text, result.method) == ("- 5", "untouched")

@@ -13,13 +13,14 @@ def original_span(span: tuple[int, int], *, changed: str, original: str) -> tupl
 
     Case does not count. For warnings only, since it takes time: about a millisecond for a sentence.
     """
-    if len(changed) == len(original):
+    small, before = _small(changed), _small(original)
+    if small == before:
         return span
     if span == (0, len(changed)):
         return 0, len(original)
     start, end = span
     first, last = len(original), 0
-    blocks = SequenceMatcher(a=original.casefold(), b=changed.casefold(), autojunk=False).get_opcodes()
+    blocks = SequenceMatcher(a=before, b=small, autojunk=False).get_opcodes()
     for kind, a, b, c, d in blocks:
         if d <= start or c >= end:
             continue
@@ -27,6 +28,11 @@ def original_span(span: tuple[int, int], *, changed: str, original: str) -> tupl
         first = min(first, a + max(0, start - c) if same else a)
         last = max(last, a + min(d, end) - c if same else b)
     return (first, min(last, len(original))) if first < last else (0, len(original))
+
+
+def _small(text: str) -> str:
+    """Small letters, as many characters as the text has."""
+    return "".join(low if len(low := character.lower()) == 1 else character for character in text)
 
 
 class SpacingMap:
