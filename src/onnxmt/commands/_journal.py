@@ -77,8 +77,8 @@ class DocumentJournal:
                 self.note = f"going on with an unfinished run: {count} translations are there"
             return
         if header is not None:
-            other = "model" if header.model != self._key.model else "settings"
-            self.note = f"the unfinished run was made with another {other}: everything is translated anew"
+            other = "another model" if header.model != self._key.model else "other settings"
+            self.note = f"the unfinished run was made with {other}: everything is translated anew"
         self._begin()
 
     def _begin(self) -> None:
