@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from onnxmt.errors import TokenizerError
@@ -52,6 +52,8 @@ def test_added_tokens_are_cut_out(tokens, flags, text, expected):
 def test_added_tokens_are_cut_out_as_in_transformers(tokens, text):
     from transformers.tokenization_python import Trie
 
+    # With "<cc" and "c", transformers 5.24 loses both "c" of "<c<c", since it gives up what it was in the middle of.
+    assume(not any(inner in outer for inner in tokens for outer in tokens if inner != outer))
     theirs = Trie(tokens).split(text)
     ours = [part if isinstance(part, str) else part.token.content for part in splitter(*tokens).split(text)]
     assert ours == theirs
