@@ -21,6 +21,7 @@
     │   └── BundleFormatError                        the manifest is not one that this version reads
     ├── RecordingError (ValueError)                  a recorded reference cannot be read, or belongs to something else
     ├── OutputError (OSError)                        the result cannot be written
+    ├── TranslationMemoryError (OSError)             a translation memory cannot be opened, or is damaged
     ├── SessionError (RuntimeError)                  ONNX Runtime refused a graph, a provider or a run
     ├── BenchError (RuntimeError)                    an engine could not be measured
     ├── BulkError (RuntimeError)                     a bulk job could not go on; its finished shards are kept
@@ -151,6 +152,10 @@ class RecordingError(OnnxmtError, ValueError):
 
 class OutputError(OnnxmtError, OSError):
     """The result cannot be written."""
+
+
+class TranslationMemoryError(OnnxmtError, OSError):
+    """A translation memory cannot be opened, is damaged, or is a file of something else."""
 
 
 class SessionError(OnnxmtError, RuntimeError):

@@ -10,6 +10,7 @@ from onnxmt.runtime.memory import BatchNeeds
 from onnxmt.runtime.search.terms import TargetVocabulary
 from onnxmt.runtime.settings import GenerationSettings
 from onnxmt.runtime.tokenizer import Direction, Tokenizer
+from onnxmt.runtime.translation_memory import TranslationMemory
 
 _NOTHING_TOLD = Direction()
 
@@ -21,7 +22,8 @@ class Engine:
     `source_language` and `target_language` are "" where the model has several and none is meant. `default`: what the
     tokenizer is told where a call names no language. `codes_in_text`: a text may begin with the code of its target,
     `>>deu<<`; in the other families such characters are text. `workers` batches are decoded side by side; together they
-    take at most `spare_memory` bytes, by what they are known to need.
+    take at most `spare_memory` bytes, by what they are known to need. `memory`: translations of earlier processes, by
+    `identity`, which no other model has.
     """
 
     model: Seq2SeqModel
@@ -35,6 +37,8 @@ class Engine:
     workers: int = 1
     needs: BatchNeeds | None = None
     spare_memory: int | None = None
+    memory: TranslationMemory | None = None
+    identity: str = ""
 
     @functools.cached_property
     def target_vocabulary(self) -> TargetVocabulary:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from onnxmt.runtime.asking import Asker, Encoder, Sentence, join_candidates
 from onnxmt.runtime.decoding import BatchDecoder
 from onnxmt.runtime.engine import Engine
 from onnxmt.runtime.glossing import GlossaryDecoder
+from onnxmt.runtime.outcome import Outcome
+from onnxmt.runtime.recall import Recall
 from onnxmt.runtime.translation import Alternative, SegmentMethod
 from onnxmt.text.glossary import Glossary, TermUse, missed, uses_of
 from onnxmt.text.layer import Inputs, SentenceTranslation, TextOptions, translate_sentences
@@ -18,21 +19,6 @@ from onnxmt.text.pair import TextWarning
 from onnxmt.text.spans import ProtectOptions
 
 __all__ = ["Outcome", "SentenceTranslator"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
-    """One sentence, translated; a warning's span is a place in the sentence, `score` None where no model was asked."""
-
-    text: str
-    score: float | None
-    tokens: tuple[int, ...]
-    finished: bool
-    alternatives: tuple[Alternative, ...] = ()
-    warnings: tuple[TextWarning, ...] = ()
-    method: SegmentMethod = "plain"
-    case: Literal["all_caps", "title_case"] | None = None
-    terms: tuple[TermUse, ...] = ()
 
 
 class SentenceTranslator:
@@ -49,10 +35,12 @@ class SentenceTranslator:
         target_language: str,
         alternatives: int,
         glossary: Glossary | None = None,
+        recall: Recall | None = None,
     ) -> None:
         self._engine, self._encoder, self._decoder, self._layer = engine, encoder, decoder, layer
         self._source_language, self._target_language = source_language, target_language
         self._alternatives = alternatives
+        self._recall = recall
         self._terms: GlossaryDecoder | None = None
         if glossary:
             protect = ProtectOptions() if layer is None else layer.protect
@@ -62,19 +50,34 @@ class SentenceTranslator:
         self._done = 0  # sentences of earlier windows: each draws from random streams of its own
 
     def translate(self, sentences: Sequence[Sentence]) -> list[Outcome]:
-        """Translate, in order; with the layer equal sentences once, unless tokens are drawn at random."""
-        each = self._layer is None or self._decoder.settings.do_sample
-        numbers: dict[object, int] = {}
-        places = [numbers.setdefault(i if each else one, len(numbers)) for i, one in enumerate(sentences)]
-        distinct = list(sentences) if each else [one for one in numbers if isinstance(one, Sentence)]
-        outcomes: dict[int, Outcome] = {}
-        codes = dict.fromkeys(sentence.code for sentence in distinct)
-        for code in codes:
-            chosen = [i for i, sentence in enumerate(distinct) if sentence.code == code]
-            found = self._group([distinct[i] for i in chosen], code, numbers=[self._done + i for i in chosen])
-            outcomes.update(zip(chosen, found, strict=True))
+        """Translate, in order; equal sentences once, unless tokens are drawn at random.
+
+        Without the layer that is so with a translation memory only.
+        """
+        recall = self._recall
+        if recall is None or self._decoder.settings.do_sample or (self._layer is None and not recall.lasting):
+            outcomes = self._distinct(sentences, range(len(sentences)))
+            self._done += len(sentences)
+            return outcomes
+        numbers: dict[Sentence, int] = {}
+        for sentence in sentences:
+            numbers.setdefault(sentence, len(numbers))
+        found = recall.known(list(numbers))
+        new = [sentence for sentence in numbers if sentence not in found]
+        made = dict(zip(new, self._distinct(new, [numbers[sentence] for sentence in new]), strict=True))
+        recall.keep(made)
         self._done += len(sentences)
-        return [outcomes[place] for place in places]
+        found |= made
+        return [found[sentence] for sentence in sentences]
+
+    def _distinct(self, sentences: Sequence[Sentence], numbers: Sequence[int]) -> list[Outcome]:
+        """Translate sentences, each by itself; `numbers` count those of this window."""
+        outcomes: dict[int, Outcome] = {}
+        for code in dict.fromkeys(sentence.code for sentence in sentences):
+            chosen = [i for i, sentence in enumerate(sentences) if sentence.code == code]
+            found = self._group([sentences[i] for i in chosen], code, numbers=[self._done + numbers[i] for i in chosen])
+            outcomes.update(zip(chosen, found, strict=True))
+        return [outcomes[place] for place in range(len(sentences))]
 
     def _group(self, sentences: Sequence[Sentence], code: str | None, *, numbers: Sequence[int]) -> list[Outcome]:
         """Translate sentences of one target language."""

@@ -15,6 +15,7 @@ from onnxmt.errors import BundleFormatError, UsageError
 from onnxmt.manifest import GENERATION_CONFIG_NAME, Languages
 from onnxmt.runtime.decoder import Seq2SeqModel, load_graphs
 from onnxmt.runtime.engine import Engine
+from onnxmt.runtime.identity import model_digest
 from onnxmt.runtime.languages import is_chinese
 from onnxmt.runtime.memory import BatchNeeds, parse_bytes, resident_bytes
 from onnxmt.runtime.session import RuntimeOptions
@@ -24,6 +25,7 @@ from onnxmt.runtime.translation import (
     TranslateOptions,
     Translation,
 )
+from onnxmt.runtime.translation_memory import TranslationMemory
 from onnxmt.runtime.work import Errors, Work
 from onnxmt.store.resolving import opened, stored_version
 
@@ -39,7 +41,8 @@ class Translator:
     """A loaded bundle. Make one with `Translator.load`.
 
     One Translator may be shared by threads: no call changes it. In a forked child it makes sessions of its own at its
-    first use there. Pickling keeps the folder and the options, and loads the bundle again.
+    first use there. Pickling keeps the folder and the options, and loads the bundle again; a translation memory stays
+    behind.
     """
 
     def __init__(
@@ -50,8 +53,9 @@ class Translator:
         tokenizer: Tokenizer,
         settings: GenerationSettings,
         runtime: RuntimeOptions,
+        memory: TranslationMemory | None = None,
     ) -> None:
-        self.bundle, self.runtime = bundle, runtime
+        self.bundle, self.runtime, self.memory = bundle, runtime, memory
         self.model, self.tokenizer, self.settings = model, tokenizer, settings
         limits = [limit for limit in (tokenizer.limit, model.positions) if limit is not None]
         self.limit: int | None = min(limits, default=None)
@@ -73,6 +77,8 @@ class Translator:
                 scored=bundle.manifest.precision.scored,
             ),
             spare_memory=_spare_memory(runtime),
+            memory=memory,
+            identity="" if memory is None else model_digest(bundle.manifest),
         )
 
     @classmethod
@@ -83,6 +89,7 @@ class Translator:
         options: RuntimeOptions | None = None,
         check: Literal["hash", "size"] = "hash",
         memory_limit: str | int | None = None,
+        memory: TranslationMemory | None = None,
     ) -> Translator:
         """Load the bundle in folder `model`; None or "demo" is the demo model that comes with onnxmt.
 
@@ -90,12 +97,14 @@ class Translator:
         means is settled once, here.
 
         Loads exactly the files that the manifest lists. `memory_limit`, such as "512Mi", is what this process may come
-        to: batches are cut to fit, and it is an error when the loaded model is beyond it. Raises ModelNotFoundError,
+        to: batches are cut to fit, and it is an error when the loaded model is beyond it. `memory`: an open
+        TranslationMemory; what it holds is not translated again, but for sampling. Raises ModelNotFoundError,
         BundleError, TokenizerError, GenerationSettingsError, SessionError, and UsageError for the limit.
         """
         if model is not None:  # a version that is removed while it is loaded is looked up again
             stored = opened(
-                model, lambda folder: cls.load(folder, options=options, check=check, memory_limit=memory_limit)
+                model,
+                lambda folder: cls.load(folder, options=options, check=check, memory_limit=memory_limit, memory=memory),
             )
             if stored is not None:
                 return stored
@@ -115,6 +124,7 @@ class Translator:
                 options=runtime,
             ),
             runtime=runtime,
+            memory=memory,
         )
 
     @property

@@ -13,7 +13,9 @@ from onnxmt.runtime.asking import Encoder, Sentence, join_candidates
 from onnxmt.runtime.decoding import BatchDecoder
 from onnxmt.runtime.direction import settings_for, settle
 from onnxmt.runtime.engine import Engine
+from onnxmt.runtime.recall import Recall, scope_of
 from onnxmt.runtime.sentences import Outcome, SentenceTranslator
+from onnxmt.runtime.settings import GenerationSettings
 from onnxmt.runtime.translation import (
     Alternative,
     SegmentTranslation,
@@ -86,7 +88,14 @@ class Work:
             target_language=self._told.target or engine.target_language,
             alternatives=options.alternatives,
             glossary=options.glossary,
+            recall=Recall(engine.memory, "" if engine.memory is None else self._scope(settings)),
         )
+
+    def _scope(self, settings: GenerationSettings) -> str:
+        """What a translation memory has to know beside a sentence."""
+        engine = self._engine
+        languages = (self._source_language, engine.target_language)
+        return scope_of(engine.identity, settings, self._told, self._options, languages)
 
     def translate(self, texts: Sequence[str]) -> Iterator[Translation]:
         """Translate these texts, in order. Raises DoubtfulTranslationError at the first that `strict` refuses."""
