@@ -36,6 +36,7 @@ TEXTS = EvaluationSet(
     name="four", sources=LINES, references=(("是。", "图书馆九点开门。", "车站在哪里？", "一只黑猫在睡觉。"),),
     domains=("a",) * 4, source_language="en", target_language="zh",
 )  # fmt: skip
+TOLD = {"max_new_tokens": 60}
 QUICK = MigrateOptions(verify="none", gate="off", evaluation=TEXTS, bench=True)
 
 
@@ -81,9 +82,11 @@ def test_the_bundle_translates_at_its_own_length_as_the_translator_does() -> Non
     with Translator.load(GOLDEN) as translator:
         beams = translator.settings.num_beams
         wanted = translator.translate_detailed(list(LINES), options=TranslateOptions(split=False))
-        found = measure_migration(own(), "torch is not there", text(translator), beams=beams, told={})
+        found = measure_migration(own(), "torch is not there", text(translator), beams=beams, told=TOLD)
         end = translator.settings.eos_token_ids[0]
         assert [tuple(t for t in tokens if t != end) for tokens in found.outputs[0]] == [one.tokens for one in wanted]
+        cut = measure_migration(own(), "none", text(translator), beams=beams, told={"max_new_tokens": 2})
+        assert {len(tokens) for tokens in cut.outputs[0]} == {2}
     assert found.baseline is None
     assert found.no_baseline == "torch is not there"
     assert found.own.sentences == 4
@@ -97,7 +100,7 @@ def test_what_takes_too_long_is_measured_on_fewer_sentences() -> None:
     with Translator.load(GOLDEN) as translator:
         sentences = text(translator)
     many = SpeedText(name="many", sentences=sentences.sentences * 5, lines=tuple(range(20)))
-    found = measure_migration(own(), "none", many, beams=1, told={}, seconds=0.0)
+    found = measure_migration(own(), "none", many, beams=1, told=TOLD, seconds=0.0)
     assert found.own.sentences == 1
     assert found.own.sentences_per_s is None
     assert found.lines == (0,)
@@ -110,16 +113,16 @@ def test_a_baseline_that_cannot_be_run_is_named(tmp_path: Path) -> None:
     python.chmod(python.stat().st_mode | stat.S_IXUSR)
     torch = EngineSpec(engine="torch", precision="fp32", model=tmp_path, python=str(python))
     with Translator.load(GOLDEN) as translator:
-        found = measure_migration(own(), torch, text(translator), beams=1, told={})
+        found = measure_migration(own(), torch, text(translator), beams=1, told=TOLD)
     assert len(found.rows) == 1
     assert "torch" in (found.no_baseline or "")
     with pytest.raises(BenchError), Translator.load(GOLDEN) as translator:
-        measure_migration(own(tmp_path / "nothing"), "none", text(translator), beams=1, told={})
+        measure_migration(own(tmp_path / "nothing"), "none", text(translator), beams=1, told=TOLD)
 
 
 def test_nothing_to_measure_on() -> None:
     with pytest.raises(UsageError, match="no sentence in empty"):
-        measure_migration(own(), "none", SpeedText(name="empty", sentences=(), lines=()), beams=1, told={})
+        measure_migration(own(), "none", SpeedText(name="empty", sentences=(), lines=()), beams=1, told=TOLD)
 
 
 def test_limits() -> None:

@@ -99,9 +99,14 @@ def _sentences(plan: Plan, texts: EvaluationSet) -> SpeedText:
 
 
 def _told(plan: Plan) -> dict[str, int]:
-    """The start token and the first token by which this model is told its target."""
+    """The start token and the first token by which this model is told its target, and how long an output may be."""
     settings = settings_for(plan.tokenizer, plan.settings, plan.direction.target)
-    told = {"decoder_start_token_id": settings.decoder_start_token_id}
+    if (positions := plan.positions) is not None:
+        settings = settings.limited_to(positions)
+    told = {
+        "decoder_start_token_id": settings.decoder_start_token_id,
+        "max_new_tokens": settings.length_limit - 1,
+    }
     if settings.forced_bos_token_id is not None:
         told["forced_bos_token_id"] = settings.forced_bos_token_id
     return told

@@ -20,6 +20,7 @@ from onnxmt.measure.bench.results import MEGABYTE
 from onnxmt.measure.provenance import now
 from onnxmt.runtime.cpu import cpu_limit
 from onnxmt.runtime.cpu_features import cpu_features
+from onnxmt.runtime.memory import usual_target
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -192,9 +193,9 @@ def measure_migration(
 ) -> MigrationSpeed:
     """Let PyTorch and the bundle translate the sentences by turns, each in a process of its own, at the model's length.
 
-    `baseline` is PyTorch's spec, or why there is none. `told`: what generation is told of the target. After `seconds`
-    no further turn begins. A PyTorch that cannot do it is named as no baseline; raises BenchError where the bundle
-    cannot, and UsageError without sentences.
+    `baseline` is PyTorch's spec, or why there is none. `told`: what generation is told of the target, and the model's
+    max_new_tokens. After `seconds` no further turn begins. A PyTorch that cannot do it is named as no baseline; raises
+    BenchError where the bundle cannot, and UsageError without sentences.
     """
     if not text.sentences:
         raise UsageError(f"there is no sentence in {text.name} to measure the speed on")
@@ -206,7 +207,7 @@ def measure_migration(
             process = EngineProcess(spec, threads=threads, workers=1, scratch=scratch)
             stack.callback(process.close)
             shortest = min(text.sentences, key=len)
-            process.run([{"ids": [list(shortest)], "tokens": 2}] * 2, beams)
+            process.run([{"ids": [list(shortest)], "tokens": 2}] * 2, beams)  # warm
             return _Runner(process=process)
 
         runners, reason = [], baseline if isinstance(baseline, str) else None
@@ -251,7 +252,7 @@ def _singles(
         turn = text.sentences[done : done + (_TURN if done else 1)]
         for runner in runners:
             time.sleep(_SETTLE_SECONDS)
-            answer = runner.process.outputs([[ids] for ids in turn], beams, told)
+            answer = runner.process.outputs([[ids] for ids in turn], beams, _limited(told, turn))
             runner.seconds += answer["seconds"]
             runner.tokens += [tuple(tokens) for (tokens,) in answer["tokens"]]
         done += len(turn)
@@ -270,7 +271,13 @@ def _batches(
     groups = [ordered[first : first + BATCH] for first in range(0, len(ordered), BATCH)]
     for runner in runners:
         time.sleep(_SETTLE_SECONDS)
-        runner.batches = sum(runner.process.outputs(groups, beams, told)["seconds"])
+        runner.batches = sum(runner.process.outputs(groups, beams, _limited(told, ordered))["seconds"])
+
+
+def _limited(told: Mapping[str, int], sentences: Sequence[Sequence[int]]) -> dict[str, int]:
+    """Add a limit on the output that only a model in a loop reaches: hundreds of tokens say nothing of its speed."""
+    longest = usual_target(max(map(len, sentences)), told["max_new_tokens"])
+    return {**told, "max_new_tokens": longest}
 
 
 def _row(runner: _Runner, beams: int, threads: int) -> SpeedRow:
