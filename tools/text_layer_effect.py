@@ -29,11 +29,20 @@ def variants(beams: int) -> dict[str, TranslateOptions]:
         "the layer": options(TextOptions()),
         "without retry": options(TextOptions(retry=False)),
         "without Chinese form": options(TextOptions(chinese=None)),
+        "without end marks": options(TextOptions(end_marks=False)),
         "only Chinese form": options(
-            TextOptions(casing=None, protect=None, checks=None, retry=False, chinese=ChineseOptions())
+            TextOptions(casing=None, protect=None, checks=None, end_marks=False, retry=False, chinese=ChineseOptions())
         ),
         "only normalized punctuation": options(
-            TextOptions(casing=None, protect=None, chinese=None, checks=None, retry=False, normalize_punctuation=True)
+            TextOptions(
+                casing=None,
+                protect=None,
+                chinese=None,
+                checks=None,
+                end_marks=False,
+                retry=False,
+                normalize_punctuation=True,
+            )
         ),
         "overlap 1": options(TextOptions(), 1),
         "overlap 2": options(TextOptions(), 2),

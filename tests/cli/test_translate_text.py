@@ -88,7 +88,8 @@ def test_each_rule_of_chinese_form_has_a_name() -> None:
 
 def test_casing_can_be_left_alone() -> None:
     text = "PLEASE CLOSE THE DOOR"
-    assert invoke("translate", text).lines == ["请关门。"]
+    assert invoke("translate", text).lines == ["请关门"]
+    assert invoke("translate", "--no-end-marks", text).lines == ["请关门。"]
     assert invoke("translate", "--no-casing", "--json", text).objects[0].get("segments") is None
 
 

@@ -18,7 +18,7 @@ from onnxmt.text.segment import join_translations, segment_text
 from onnxmt.text.spans import ProtectOptions, find_protected
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
-BARE = TextOptions(casing=None, protect=None, chinese=None, checks=None)
+BARE = TextOptions(casing=None, protect=None, chinese=None, checks=None, end_marks=False)
 
 
 def dictionary(entries: dict[str, str | list[str]]):
@@ -140,7 +140,7 @@ def fake(texts: list[str]) -> list[str]:
 
 def test_case_i5_and_s3():
     source = "  It is in the shed. 😀 I will bring it later.\r\n\r\n🌷🌷 🌷\n\tDone\n"
-    assert whole_text(source, fake, TextOptions()) == "  词词词词词。😀词词词词词。\r\n\r\n🌷🌷 🌷\n\t词。\n"
+    assert whole_text(source, fake, TextOptions()) == "  词词词词词。😀词词词词词。\r\n\r\n🌷🌷 🌷\n\t词\n"
 
 
 PIECES = ["Hello there.", "Open", "%s", "{name}", "https://a.org/b?c=1,2", "`a. b`", "<b>", "</b>", "me@x.org", "5 cats,", "😀", "\n", "  ", "NOW", "\t", "“So”", "and"]  # fmt: skip

@@ -89,6 +89,14 @@ LatinSpacing = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+EndMarks = Annotated[
+    bool,
+    typer.Option(
+        "--end-marks/--no-end-marks",
+        help="No full stop behind a heading or a menu's entry that has none.",
+        rich_help_panel=_PANEL,
+    ),
+]
 Checks = Annotated[
     bool,
     typer.Option(
@@ -120,6 +128,7 @@ class TextFlags:
     chinese_form: str | None = None
     traditional: str | None = None
     latin_spacing: str | None = None
+    end_marks: bool = True
     checks: bool = True
     retry: bool = True
 
@@ -159,6 +168,7 @@ class TextFlags:
             "--no-casing": not self.casing,
             "--protect": self.protect,
             **self._chinese_flags(),
+            "--no-end-marks": not self.end_marks,
             "--no-checks": not self.checks,
             "--no-retry": not self.retry,
         }
@@ -180,6 +190,7 @@ class TextFlags:
             chinese=self._chinese(),
             checks=CheckOptions() if self.checks else None,
             normalize_punctuation=self.normalize_punctuation,
+            end_marks=self.end_marks,
             retry=self.checks and self.retry,
         )
 

@@ -16,6 +16,7 @@ from onnxmt.commands._text_flags import (
     Casing,
     Checks,
     ChineseForm,
+    EndMarks,
     LatinSpacing,
     NormalizePunctuation,
     Overlap,
@@ -114,6 +115,7 @@ def translate(
     chinese_form: ChineseForm = None,
     traditional: Traditional = None,
     latin_spacing: LatinSpacing = None,
+    end_marks: EndMarks = True,
     checks: Checks = True,
     retry: Retry = True,
 ) -> None:
@@ -167,6 +169,7 @@ def translate(
         chinese_form=chinese_form,
         traditional=traditional,
         latin_spacing=latin_spacing,
+        end_marks=end_marks,
         checks=checks,
         retry=retry,
     )

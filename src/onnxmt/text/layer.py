@@ -10,6 +10,7 @@ from typing import Literal
 from onnxmt.runtime.languages import is_chinese
 from onnxmt.text.casing import CaseChange, CasingOptions, restore_case, to_ordinary_case
 from onnxmt.text.chinese import ChineseOptions, to_chinese_form
+from onnxmt.text.endings import end_like_source
 from onnxmt.text.fidelity import CheckOptions, TextWarning, WarningKind, check_translation
 from onnxmt.text.glossary import Glossary, Term, TermUse, any_case, masked, missed, uses_of
 from onnxmt.text.normalize import normalize_punctuation
@@ -30,6 +31,7 @@ class TextOptions:
     """The parts of the layer; None leaves a part out. A Translator fills the languages in.
 
     glossary: terms that `translate` is trusted to write; the layer keeps them as they are, and says which are missed.
+    end_marks: no full stop behind a translation whose source (a heading, a menu's entry) has none.
     normalize_punctuation: the model gets plain punctuation: straight quotes, ASCII dashes and dots.
     retry: a sentence with warnings is translated once more in two or three parts, cut at its clause marks, and the
         result is taken when it has fewer warnings.
@@ -43,6 +45,7 @@ class TextOptions:
     checks: CheckOptions | None = field(default_factory=CheckOptions)
     glossary: Glossary | None = None
     normalize_punctuation: bool = False
+    end_marks: bool = True
     retry: bool = True
 
 
@@ -235,6 +238,7 @@ class _Layer:
     def _finished(self, text: str, change: CaseChange) -> str:
         options = self._options
         protect = self._with_targets(change.text, text)
+        text = end_like_source(text, change.text) if options.end_marks else text
         restored = restore_case(text, change, target_language=options.target_language, protect=protect)
         return self._form(change.text, restored)
 
