@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from onnxmt.commands._document import Attributes, FormatOption, Fuzzy, JsonPaths, Meta, Redo
+from onnxmt.commands._memory import Cache, CacheFile, CacheLimit, GlossaryFile, chosen_glossary, opened_memory
 from onnxmt.commands._options import Provider
 from onnxmt.commands._text_flags import (
     Casing,
@@ -118,6 +119,10 @@ def translate(
     end_marks: EndMarks = True,
     checks: Checks = True,
     retry: Retry = True,
+    glossary: GlossaryFile = None,
+    cache: Cache = False,
+    cache_file: CacheFile = None,
+    cache_limit: CacheLimit = None,
 ) -> None:
     """Translate texts, files, or standard input, line by line.
 
@@ -132,6 +137,9 @@ def translate(
     Protected text (URLs, code, tags, placeholders, and what --protect matches) comes out byte for byte; Chinese output
     is in Chinese form; what the checks doubt is warned about. --no-split turns all of that off. With --unwrap and
     --overlap a paragraph is one text.
+
+    --glossary makes terms become what they must; one that is missed is warned about. With --cache a text that was
+    translated before, by the same model in the same way, is looked up.
 
     A file whose name ends in .md, .html, .srt, .po or .json, and any with --format, is translated as a whole: its
     prose, and nothing else. With -o FILE, a run that was killed goes on where it was.
@@ -185,9 +193,12 @@ def translate(
         top_k=top_k,
         top_p=top_p,
         seed=seed,
+        glossary=chosen_glossary(glossary),
         **flags.settings(split=split),
     )
     if ray:
+        if cache or cache_file is not None:
+            raise UsageError("--cache and --cache-file have no effect with --ray: finished shards are kept anyway")
         from onnxmt.commands._ray import RayCall, translate_with_ray
 
         call = RayCall(
@@ -215,7 +226,12 @@ def translate(
     )
     if not as_json and wants_documents(document):
         check_documents(document)
-        with Translator.load(model, options=options_for(mode, threads=threads, provider=provider)) as translator:
+        with (
+            opened_memory(cache=cache, file=cache_file, limit=cache_limit) as memory,
+            Translator.load(
+                model, options=options_for(mode, threads=threads, provider=provider), memory=memory
+            ) as translator,
+        ):
             _refuse_idle_options(options, translator)
             flags.refuse_idle(options, translator)
             translate_documents(document, translator)
@@ -225,7 +241,10 @@ def translate(
     watched = output is not None or not sys.stdout.isatty()  # else the lines themselves show how far it is
     with (
         Sink(output) as sink,
-        Translator.load(model, options=options_for(mode, threads=threads, provider=provider)) as translator,
+        opened_memory(cache=cache, file=cache_file, limit=cache_limit) as memory,
+        Translator.load(
+            model, options=options_for(mode, threads=threads, provider=provider), memory=memory
+        ) as translator,
         byte_progress("translate", lines.size if watched else None) as progress,
     ):
         _refuse_idle_options(options, translator)

@@ -14,7 +14,7 @@ from types import TracebackType
 
 from onnxmt.errors import TranslationMemoryError, UsageError
 
-__all__ = ["TranslationMemory", "default_memory_path"]
+__all__ = ["DEFAULT_BYTES", "TranslationMemory", "default_memory_path"]
 
 Trouble = Callable[[str], None]
 
@@ -23,7 +23,7 @@ _SCHEMA = 1
 # How long a writer waits for another process's; its writes take milliseconds.
 _PATIENCE_SECONDS = 10.0
 _AT_ONCE = 500  # SQLite of 2020 and before allows 999 values in a statement
-_DEFAULT_BYTES = 1_000_000_000
+DEFAULT_BYTES = 1_000_000_000
 _LEAST_BYTES = 100_000
 # Of a full memory so much is removed at once, what was used longest ago first.
 _REMOVED_SHARE = 0.1
@@ -61,7 +61,7 @@ class TranslationMemory:
         cls,
         path: str | os.PathLike[str] | None = None,
         *,
-        limit: int = _DEFAULT_BYTES,
+        limit: int = DEFAULT_BYTES,
         trouble: Trouble | None = None,
     ) -> TranslationMemory:
         """Open the memory in a file, which is made where there is none; None: `default_memory_path`.
@@ -199,7 +199,7 @@ def _unusable(path: Path, error: sqlite3.Error) -> str:
         return (
             f"the translation memory {path} cannot be opened ({error}): name a file in a folder that you may write to"
         )
-    return f"the translation memory {path} is damaged or no such file ({error}): delete it, or name another file"
+    return f"the translation memory {path} is damaged, or is no translation memory ({error}): delete it, or name another file"
 
 
 def _connected(path: Path) -> tuple[sqlite3.Connection, bool]:
