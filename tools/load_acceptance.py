@@ -323,8 +323,10 @@ def main() -> None:
     parser.add_argument("--clients", type=lambda text: [int(one) for one in text.split(",")], default=[1, 8, 32, 128])
     parser.add_argument("--memory", type=int, default=512)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("serve", nargs="*", metavar="OPTION")
-    options = parser.parse_args()
+    given = sys.argv[1:]
+    at = given.index("--") if "--" in given else len(given)
+    options = parser.parse_args(given[:at])
+    options.serve = given[at + 1 :]
     with tempfile.TemporaryDirectory() as scratch, room(options.memory) as cgroup:
         report = measure(options, cgroup, Path(scratch))
     if options.json:

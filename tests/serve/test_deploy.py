@@ -66,7 +66,8 @@ def test_every_metric_of_the_autoscaler_and_the_docs_exists(metrics: set[str]) -
         DEPLOY / "adapter-values.yaml",
         ROOT / "docs" / "service.md",
     ):
-        named = set(METRIC.findall(path.read_text(encoding="utf-8")))
+        found = METRIC.findall(path.read_text(encoding="utf-8"))
+        named = {name for name in found if not name.endswith("_")}  # `onnxmt_canary_*` names a family
         assert named, path
         assert named - whole == set(), path
 

@@ -96,7 +96,13 @@ def test_a_wrong_content_type_is_said_in_json(client: TestClient, path: str, kin
         ({"text": "a" * 60_000}, 413, "characters in text: 60,000 in this request; at most 50,000"),
         ({"text": "a" * 5_000_000}, 413, "at most 1,048,576"),
         ({"length": 1}, 422, "length: Extra inputs are not permitted"),
-        ({"glossary": {"a": "b"}}, 422, "glossary is not supported by this version; leave it out"),
+        ({"glossary": {"a": 5}}, 422, "glossary.a"),
+        ({"glossary": {" a": "b"}}, 422, "the source term ' a' has spaces around it: remove them"),
+        (
+            {"glossary": {str(n): "b" for n in range(1001)}},
+            413,
+            "terms in glossary: 1,001 in this request; at most 1,000",
+        ),
     ],
 )
 def test_huge_parameters_are_refused_with_the_limit(

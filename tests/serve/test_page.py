@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from starlette.testclient import TestClient
 
 from onnxmt.runtime.translator import Translator
 from onnxmt.serve import ServeOptions, create_app
+from onnxmt.text.pair import WarningKind
 from tests.serve.browser import CONTROL, ENTER, TAB, Browser, browser
 from tests.serve.live import listening
 
@@ -89,9 +91,24 @@ class TestPage:
         assert page.text("#warnings li") == "「Yes.」 译文过长被截断"
         page.click("#tongue")
 
+    def test_every_kind_of_warning_has_words_in_both_languages(self, page: Browser) -> None:
+        kinds = page.run("return Object.values(KINDS).map((words) => Object.keys(words).sort())")
+        assert kinds[0] == kinds[1]
+        assert {*get_args(WarningKind), "structure", "error"} <= {*kinds[0]}
+
+    def test_warnings_of_a_document_have_their_line(self, page: Browser, tmp_path: Path) -> None:
+        (tmp_path / "a.md").write_text("# Yes.\n\nThe 17 boats.\n")
+        page.type("#file", str(tmp_path / "a.md"))
+        page.wait(lambda: page.shown("#warnings"))
+        assert "line 3: a number is missing" in page.text("#warnings ul")
+
     @pytest.mark.parametrize(
         ("name", "content", "translation"),
-        [("a.txt", "Yes.\n\nIt rained.\n", "是的。\n\n下雨了。\n"), ("b.html", "<p>Yes.</p>", "<p>是的。</p>")],
+        [
+            ("a.txt", "Yes.\n\nIt rained.\n", "是的。\n\n下雨了。\n"),
+            ("b.html", "<p>Yes.</p>", "<p>是的。</p>"),
+            ("c.md", "`Yes.`\n\nYes.\n", "`Yes.`\n\n是的。\n"),
+        ],
     )
     def test_a_file_comes_back(self, page: Browser, tmp_path: Path, name: str, content: str, translation: str) -> None:
         (tmp_path / name).write_text(content)

@@ -144,7 +144,9 @@ def _schemas(limits: Limits, *, sources: Sequence[str], targets: Sequence[str]) 
         for side, codes in (("source", sources), ("target", targets)):
             if codes:
                 fields[side] = {"enum": [None, *codes], "default": None, "description": fields[side]["description"]}
-        fields["glossary"] |= {"anyOf": [{"type": "object", "maxProperties": 0}, {"type": "null"}]}
+        for one in fields["glossary"]["anyOf"]:
+            if one["type"] == "object":
+                one["maxProperties"] = limits.glossary_terms
         _at_most(fields["beams"], limits.beams)
         _at_most(fields["max_new_tokens"], limits.new_tokens)
     _at_most(schemas["TranslateRequest"]["properties"]["alternatives"], limits.alternatives)

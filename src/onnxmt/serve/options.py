@@ -24,6 +24,7 @@ class Limits:
     beams: int = 8
     alternatives: int = 7
     new_tokens: int = 512
+    glossary_terms: int = 1_000
     queue_requests: int = 256
     queue_characters: int = 500_000
     deadline_seconds: float = 30.0

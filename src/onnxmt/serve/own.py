@@ -106,6 +106,7 @@ async def _asked(request: Request, model: type[TranslateRequest]) -> tuple[Trans
         alternatives=asked.alternatives,
         new_tokens=asked.max_new_tokens,
         format=asked.format,
+        glossary=service_of(request).glossary(asked.terms()) if asked.glossary else None,
         seconds=None if asked.timeout_ms is None else asked.timeout_ms / 1000,
     )
     return asked, wish
@@ -125,6 +126,7 @@ def _result(result: Result) -> dict[str, Any]:
         "finished": result.finished,
         "alternatives": [{"text": other.text, "score": other.score} for other in result.alternatives],
         "warnings": list(result.warnings),
+        **({} if result.glossary is None else {"glossary": list(result.glossary)}),
     }
 
 

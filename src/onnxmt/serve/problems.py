@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from onnxmt.errors import (
     DecodingError,
     GenerationSettingsError,
+    GlossaryError,
     InputTooLongError,
     OnnxmtError,
     SessionError,
@@ -47,6 +48,7 @@ class Problem(OnnxmtError):  # noqa: N818  named as in RFC 9457: not all of them
 _TABLE: tuple[tuple[type[OnnxmtError], int, str], ...] = (
     (UnknownLanguageError, 422, "unknown_language"),
     (DocumentError, 422, "bad_document"),
+    (GlossaryError, 422, "bad_glossary"),
     (InputTooLongError, 422, "text_too_long"),
     (TokenizerError, 422, "bad_text"),
     (GenerationSettingsError, 422, "bad_option"),

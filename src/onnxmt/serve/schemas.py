@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from onnxmt.serve.options import Limits
-from onnxmt.serve.problems import Problem
+from onnxmt.serve.problems import Problem, too_much
 from onnxmt.text.formats.document import Format
 
 _Language = Field(
@@ -22,6 +22,16 @@ def _whole(value: object) -> object:
 
 _Whole = Annotated[int, Field(ge=0), BeforeValidator(_whole)]
 _Positive = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
+
+
+class TermRequest(BaseModel):
+    """What a term must become; `case`: only as it is written, `forms`: its plural too."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    target: str
+    case: bool | None = None
+    forms: bool = False
 
 
 class TranslateRequest(BaseModel):
@@ -39,8 +49,15 @@ class TranslateRequest(BaseModel):
         default="text", description="What each text is; of a document, all but its prose stays byte for byte."
     )
     strict: bool = Field(default=False, description="Answer 409 where a translation has warnings.")
-    glossary: dict[str, str] | None = Field(default=None, description="Not supported by this version: leave it out.")
+    glossary: dict[str, str | TermRequest] | None = Field(
+        default=None, description="Terms and what they must become; sentences with terms take four beams or more."
+    )
     timeout_ms: _Positive | None = Field(default=None, description="A deadline below the server's own.")
+
+    def terms(self) -> dict[str, str | dict[str, Any]]:
+        """The glossary as the library reads it."""
+        given = self.glossary or {}
+        return {term: value if isinstance(value, str) else value.model_dump() for term, value in given.items()}
 
 
 class StreamRequest(TranslateRequest):
@@ -68,6 +85,14 @@ class WarningAnswer(BaseModel):
     where: str | None = None
 
 
+class TermAnswer(BaseModel):
+    """A term of the glossary in the text; `applied`: the translation has its target."""
+
+    source: str
+    target: str
+    applied: bool
+
+
 class TranslationAnswer(BaseModel):
     """The translation of one text."""
 
@@ -76,6 +101,7 @@ class TranslationAnswer(BaseModel):
     finished: bool = Field(description="False where a length limit cut the output.")
     alternatives: list[CandidateAnswer]
     warnings: list[WarningAnswer]
+    glossary: list[TermAnswer] | None = Field(default=None, description="Where the request has a glossary.")
 
 
 class Timing(BaseModel):
@@ -146,8 +172,8 @@ def checked(model: type[TranslateRequest], values: dict[str, Any], limits: Limit
     if over:
         lines = [f"{name} is {_figure(value)}; at most {most[name]} is allowed" for name, value in over.items()]
         raise Problem(422, "over_limit", "; ".join(lines), details={"limits": {name: most[name] for name in over}})
-    if request.glossary:
-        raise Problem(422, "unsupported_field", "glossary is not supported by this version; leave it out")
+    if (count := len(request.glossary or ())) > limits.glossary_terms:
+        raise too_much("too_many_terms", "terms in glossary", found=count, limit=limits.glossary_terms)
     return request
 
 

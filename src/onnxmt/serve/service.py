@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,11 +22,15 @@ from onnxmt.serve.options import ServeOptions
 from onnxmt.serve.problems import Problem
 from onnxmt.serve.watched import Watch, watched
 from onnxmt.text.formats.document import Format
+from onnxmt.text.glossary import Glossary
 
 # Warm-up: one short text, and a batch with a long one, so that both shapes of work have been done once (case R5).
 _WARM_UP = (["Good morning."], ["It rained.", "The library opens at nine, " * 6 + "and it closes at five."])
 # A model that does not end by itself would otherwise warm up for as long as its length limit allows.
 _WARM_TOKENS = 8
+# What the library searches a sentence with whose translation lacks a term.
+_GLOSSARY_BEAMS = 4
+_MOST_GLOSSARIES = 32
 _NOTHING = Answer(translations=(), queue_seconds=0.0, compute_seconds=0.0, input_tokens=0)
 
 
@@ -41,6 +46,7 @@ class Wish:
     new_tokens: int | None = None
     split: bool = True
     format: Format = "text"
+    glossary: Glossary | None = None
     seconds: float | None = None
 
 
@@ -54,7 +60,10 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One text's translation, as the APIs tell it; `warnings` are JSON values, with a `line` in documents."""
+    """One text's translation, as the APIs tell it; `warnings` are JSON values, with a `line` in documents.
+
+    `glossary`: the terms in it and whether they were applied; None where there is no glossary.
+    """
 
     text: str
     score: float | None
@@ -62,6 +71,7 @@ class Result:
     alternatives: tuple[Candidate, ...]
     warnings: tuple[dict[str, Any], ...]
     tokens: int
+    glossary: tuple[dict[str, Any], ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +110,7 @@ class Service:
         )
         self.guard = MemoryGuard(options.memory_bytes)
         self._running = 0
+        self._glossaries = OrderedDict[str, Glossary]()
         self.characters = 0  # since the start: what DeepL's /usage tells
         self.ready = False
         metrics.describe(translator)
@@ -124,6 +135,7 @@ class Service:
         began = time.monotonic()
         options = self._options(wish)
         beams = options.beams or self.translator.settings.num_beams
+        beams = max(beams, _GLOSSARY_BEAMS) if wish.glossary else beams
         self._admit()
         limits = self.options.limits
         until = began + min(wish.seconds or limits.deadline_seconds, limits.deadline_seconds)
@@ -131,7 +143,7 @@ class Service:
         try:
             if wish.format == "text":
                 answer = await self._submit(wish.texts, options, beams=beams, until=until)
-                results = _of_texts(answer)
+                results = _of_texts(answer, terms=wish.glossary is not None)
             else:
                 answer, results = await self._documents(wish, options, beams=beams, until=until)
         finally:
@@ -159,7 +171,21 @@ class Service:
             answer = await self._submit(texts, options, beams=beams, until=until)
             documents.answered(texts, answer.translations)
             total = total.with_(answer)
-        return total, tuple(_of_document(documents, document) for document in documents.done)
+        terms = wish.glossary is not None
+        return total, tuple(_of_document(documents, document, terms=terms) for document in documents.done)
+
+    def glossary(self, terms: Mapping[str, str | Mapping[str, Any]]) -> Glossary:
+        """Read a glossary; one that was read lately is the same object, which batches are compared by.
+
+        Raises GlossaryError.
+        """
+        found = Glossary.from_dict(terms)
+        kept = self._glossaries.pop(found.digest, None)
+        found = found if kept is None or kept.entries != found.entries else kept
+        self._glossaries[found.digest] = found
+        if len(self._glossaries) > _MOST_GLOSSARIES:
+            self._glossaries.popitem(last=False)
+        return found
 
     def languages(self, side: str) -> dict[str, str]:
         """Short codes of the source or target languages, with English names; the model's own where unknown."""
@@ -196,6 +222,7 @@ class Service:
             source=wish.source,
             target=wish.target,
             split=wish.split,
+            glossary=wish.glossary,
             batch_tokens=self.options.batching.max_tokens,
         )
         options.apply_to(self.translator.settings)
@@ -228,7 +255,12 @@ def warning_values(translation: Translation) -> tuple[dict[str, Any], ...]:
     )
 
 
-def _of_texts(answer: Answer) -> tuple[Result, ...]:
+def _terms_of(*translations: Translation) -> tuple[dict[str, Any], ...]:
+    """The glossary's terms in these, as JSON values."""
+    return tuple(use.to_dict() for one in translations for use in one.glossary)
+
+
+def _of_texts(answer: Answer, *, terms: bool) -> tuple[Result, ...]:
     problems = [f"text {i}: {one.error}" for i, one in enumerate(answer.translations) if one.error is not None]
     if problems:
         raise Problem(422, "bad_text", "; ".join(problems[:5]))
@@ -240,12 +272,13 @@ def _of_texts(answer: Answer) -> tuple[Result, ...]:
             alternatives=tuple(Candidate(text=other.text, score=other.score) for other in one.alternatives),
             warnings=warning_values(one),
             tokens=len(one.tokens),
+            glossary=_terms_of(one) if terms else None,
         )
         for one in answer.translations
     )
 
 
-def _of_document(documents: Documents, document: DocumentTranslation) -> Result:
+def _of_document(documents: Documents, document: DocumentTranslation, *, terms: bool) -> Result:
     """A document's result; its score is the mean over its texts by tokens."""
     parts = documents.translations(document)
     scored = [(part.score, len(part.tokens)) for part in parts if part.score is not None]
@@ -260,4 +293,5 @@ def _of_document(documents: Documents, document: DocumentTranslation) -> Result:
             for one in document.warnings
         ),
         tokens=sum(len(part.tokens) for part in parts),
+        glossary=_terms_of(*parts) if terms else None,
     )

@@ -39,7 +39,8 @@ async def stream(request: Request, service: Service, wish: Wish, *, strict: bool
     """
     began = time.monotonic()
     text = wish.texts[0]
-    segments = _segments(text, language=wish.source or service.own("source"))
+    # a long text takes its time, which is not the other clients'
+    segments = await asyncio.to_thread(_segments, text, language=wish.source or service.own("source"))
     target = wish.target or service.own("target")
     deadline = began + min(
         wish.seconds or service.options.limits.deadline_seconds, service.options.limits.deadline_seconds

@@ -4,28 +4,44 @@
 const WORDS = {
   en: {
     skip: "Skip to the text", docs: "API", source: "Text", target: "Translation", from: "From", to: "To",
-    placeholder: "Type or paste a text", hint: "Type, paste, or drop a .txt, .md or .html file here.",
+    placeholder: "Type or paste a text", hint: "Type, paste, or drop a .txt, .md, .html, .srt, .po or .json file here.",
     go: "Translate", clear: "Clear", file: "Choose a file", copy: "Copy", copied: "Copied.", more: "Alternatives",
     save: "Save the translation of {0}", warnings: "Please check", others: "Alternatives", access: "API key",
     key: "Only where this server asks for one; kept until this tab is closed.", busy: "Translating …",
     done: "Done: {0} characters.", count: "{0} of {1} characters", timing: "{0} ms", none: "There are no others.",
-    unreachable: "The server cannot be reached.", file_kind: "This file is not supported: .txt, .md, .html are.",
+    unreachable: "The server cannot be reached.", file_kind: "This file is not supported: .txt, .md, .html, .srt, .po, .json are.", line: "line {0}: ",
     file_text: "This file is not UTF-8 text.", document: "{0} is translated.", no_copy: "The browser did not allow copying.",
   },
   zh: {
     skip: "跳到文本", docs: "接口文档", source: "原文", target: "译文", from: "源语言", to: "目标语言",
-    placeholder: "输入或粘贴文本", hint: "输入、粘贴文本,或将 .txt、.md、.html 文件拖到这里。",
+    placeholder: "输入或粘贴文本", hint: "输入、粘贴文本,或将 .txt、.md、.html、.srt、.po、.json 文件拖到这里。",
     go: "翻译", clear: "清空", file: "选择文件", copy: "复制", copied: "已复制。", more: "其他译法",
     save: "保存 {0} 的译文", warnings: "请核对", others: "其他译法", access: "API 密钥",
     key: "仅在服务器要求时填写,关闭此标签页后即清除。", busy: "正在翻译……",
     done: "完成:{0} 个字符。", count: "{0} / {1} 个字符", timing: "{0} 毫秒", none: "没有其他译法。",
-    unreachable: "无法连接服务器。", file_kind: "不支持此文件,可用 .txt、.md、.html。",
+    unreachable: "无法连接服务器。", file_kind: "不支持此文件,可用 .txt、.md、.html、.srt、.po、.json。", line: "第 {0} 行：",
     file_text: "此文件不是 UTF-8 文本。", document: "{0} 翻译完成。", no_copy: "浏览器不允许复制。",
   },
 };
 const KINDS = {
-  en: { length_cap: "cut off: too long", repetition: "repeats itself" },
-  zh: { length_cap: "译文过长被截断", repetition: "译文重复" },
+  en: {
+    length_cap: "cut off: too long", repetition: "repeats itself", number: "a number is missing",
+    number_added: "a number was added", date: "a date differs", currency: "an amount differs",
+    url: "an address differs", placeholder: "a placeholder differs", name: "a name is missing",
+    length_ratio: "unusually short or long", untranslated: "left untranslated", unknown_token: "a character is missing",
+    wrong_script: "not in the target language", structure: "left untranslated: its markup would break",
+    error: "could not be translated", glossary: "a glossary term is missing",
+  },
+  zh: {
+    length_cap: "译文过长被截断", repetition: "译文重复", number: "缺少数字", number_added: "多出数字", date: "日期不符",
+    currency: "金额不符", url: "网址不符", placeholder: "占位符不符", name: "缺少名称", length_ratio: "译文过短或过长",
+    untranslated: "未翻译", unknown_token: "缺少字符", wrong_script: "不是目标语言", structure: "未翻译：会破坏标记",
+    error: "无法翻译", glossary: "缺少术语",
+  },
+};
+const FORMATS = {
+  txt: "text", md: "markdown", markdown: "markdown", html: "html", htm: "html", xhtml: "html", srt: "srt", po: "po",
+  pot: "po", json: "json",
 };
 const $ = (id) => document.getElementById(id);
 const PAUSE = 500; // milliseconds without a key before a translation begins
@@ -131,7 +147,8 @@ function warn(warnings, text) {
   if (!warnings.length) return;
   $("warnings").hidden = false;
   for (const one of warnings) {
-    const node = item(one.span && text ? `「${[...text].slice(...one.span).join("").slice(0, 60)}」 ` : "");
+    const quote = one.span && text ? `「${[...text].slice(...one.span).join("").slice(0, 60)}」 ` : "";
+    const node = item(one.line ? say("line", figure(one.line)) : quote);
     const kind = node.appendChild(document.createElement("span"));
     kind.dataset.kind = one.kind;
     kind.textContent = KINDS[tongue][one.kind] || one.message;
@@ -190,8 +207,8 @@ async function alternatives() {
 
 async function translateFile(file) {
   const signal = begin();
-  const html = /\.html?$/i.test(file.name);
-  if (!html && !/\.(txt|md)$/i.test(file.name)) return fail(say("file_kind"));
+  const format = FORMATS[file.name.toLowerCase().split(".").pop()];
+  if (!format) return fail(say("file_kind"));
   $("status").textContent = say("busy");
   try {
     let text;
@@ -200,12 +217,12 @@ async function translateFile(file) {
     } catch {
       return fail(say("file_text"));
     }
-    const body = { text, format: html ? "html" : "text", ...direction() };
+    const body = { text, format, ...direction() };
     const answer = await (await call("v1/translate", body, signal)).json();
     const [found] = answer.translations;
     $("target").textContent = found.text;
-    warn(found.warnings, html ? "" : text);
-    saved = URL.createObjectURL(new Blob([found.text], { type: html ? "text/html" : "text/plain" }));
+    warn(found.warnings, text);
+    saved = URL.createObjectURL(new Blob([found.text], { type: format === "html" ? "text/html" : "text/plain" }));
     savedName = file.name;
     const dot = file.name.lastIndexOf(".");
     $("save").href = saved;
