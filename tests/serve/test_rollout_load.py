@@ -34,19 +34,26 @@ CLIENTS = 8
 MOST = 100
 
 
-@pytest.fixture
-def shelf(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shelf:  # noqa: F811
-    """m:1 is the demo model, m:2 the same in int8, m:3 that with one layer 8 times too large; m:production is 1."""
-    monkeypatch.setenv("ONNXMT_STORE", str(tmp_path / "store"))
-    int8 = tmp_path / "int8"
+@pytest.fixture(scope="module")
+def bundles(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:  # noqa: F811
+    """The demo model, the same in int8, and that with one layer 8 times too large."""
+    folder = tmp_path_factory.mktemp("bundles")
+    int8, damaged = folder / "int8", folder / "damaged"
     quantize(demo, int8, options=QuantizeOptions(precision=PRESETS["int8"], gate="off"))
     found = read_bundle(int8, check="size")
-    with BundleWriter(tmp_path / "damaged") as writer:
+    with BundleWriter(damaged) as writer:
         for entry in found.manifest.files:
             shutil.copyfile(int8 / entry.path, writer.folder / entry.path)
         multiply_scales(writer.folder, by=8)
         writer.commit(found.manifest)  # its hashes are right
-    for folder in (demo, int8, tmp_path / "damaged"):
+    return demo, int8, damaged
+
+
+@pytest.fixture
+def shelf(bundles: tuple[Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shelf:
+    """The bundles as m:1, m:2 and m:3; m:production is 1."""
+    monkeypatch.setenv("ONNXMT_STORE", str(tmp_path / "store"))
+    for folder in bundles:
         add(folder, options=AddOptions(name="m", run=False))
     model = shelf_of("m")
     promote(model, "1")
@@ -145,15 +152,12 @@ def test_a_healthy_canary_is_promoted_and_rolled_back_under_load(shelf: Shelf) -
     with served("--canary", "m:canary", "--canary-percent", "30") as port:
         load = Load(port)
         with load.running():
-            until(lambda: load.seen[200, "2"] >= 60)
+            until(lambda: load.seen[200, "2"] >= 40)
             assert shelf.state().version_of("canary") == "2"
             promote(shelf, "2")
             until(lambda: models(port) == [("2", "production")])
-            for _ in range(2):
-                rollback(shelf)
-                until(lambda: models(port)[0] == ("1", "production"))
-                promote(shelf, "2")
-                until(lambda: models(port)[0] == ("2", "production"))
+            rollback(shelf)
+            until(lambda: models(port)[0] == ("1", "production"))
     assert load.failures == []
     assert {status for status, _ in load.seen} == {200}
     assert [event.action for event in shelf.history()].count("return") == 0

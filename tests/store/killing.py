@@ -43,6 +43,7 @@ def reader(out: int, stop: Path) -> None:
 
 
 def _read(folder: Path) -> tuple[str, str]:
+    time.sleep(random.choice((0, 0, 0.02, 0.05)))  # found, and not opened yet: what it was may be collected meanwhile
     bundle = read_bundle(folder)  # every hash
     return bundle.path("marker.txt").read_text(), folder.name
 
@@ -51,7 +52,7 @@ def writer(draw: random.Random, bundles: list[Path]) -> None:
     """Change something until killed."""
     while True:
         with contextlib.suppress(OnnxmtError):  # refused: removed by another, held by an alias, nothing to return to
-            action = draw.choice(("promote", "promote", "promote", "rollback", "rollback", "add", "remove", "gc"))
+            action = draw.choice(("promote", "promote", "rollback", "add", "remove", "remove", "gc", "gc"))
             versions = list(SHELF.state().versions)
             if action == "promote":
                 promote(SHELF, draw.choice(versions), options=PromoteOptions(alias="production"))

@@ -175,9 +175,9 @@ class Rollout:
             return
         finally:
             asked.users -= 1
-        self.compared(canary, results, other)
         if shadow:
             self.answered(asked, "shadow", other)
+        self.compared(canary, results, other)
 
     def compared(self, canary: Loaded, results: Results, other: Results) -> None:
         """Count how alike the outputs of a canary and of production are, and judge the canary by it."""
