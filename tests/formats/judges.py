@@ -17,10 +17,10 @@ def structure(text: str, name: str) -> Hashable:
 
 
 def _markdown(text: str) -> Hashable:
-    """marko (CommonMark and GitHub's extensions): elements, nesting, code, targets; code in a line may change places."""
+    """marko (CommonMark, GitHub's extensions, footnotes): elements, nesting, code, targets; code in a line may change places."""
     import marko
 
-    return _element(marko.Markdown(extensions=["gfm"]).parse(text.removeprefix("\ufeff")))
+    return _element(marko.Markdown(extensions=["gfm", "footnote"]).parse(text.removeprefix("\ufeff")))
 
 
 def links(text: str) -> list[str]:
@@ -97,7 +97,7 @@ def _srt(text: str) -> Hashable:
     return (
         tuple(times),
         tuple(number if number.strip().isdigit() else "" for number in numbers),
-        tuple(tuple(re.findall(r"</?\w+[^<>]*>|\{\\[^{}]*\}", part)) for part in texts),
+        tuple(tuple(re.findall(r"</?[A-Za-z][^<>]*>|\{\\[^{}]*\}", part)) for part in texts),
         tuple(bool(re.search(r"\S", re.sub(r"(?m)^\d+\s*\Z", "", part))) for part in texts),
         text.count("\r\n") > 0,
     )

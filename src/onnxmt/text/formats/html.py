@@ -152,6 +152,7 @@ class _Stretch:
 
 def _stretches(events: Sequence[_Event]) -> Iterator[_Stretch]:
     """The events with untouched elements and runs of text each as one."""
+    closings = _closings(events)
     index = 0
     while index < len(events):
         event, last = events[index], index
@@ -160,7 +161,7 @@ def _stretches(events: Sequence[_Event]) -> Iterator[_Stretch]:
             while last + 1 < len(events) and events[last + 1].kind == "text":
                 last += 1
         elif event.kind == "open" and not event.empty and _stays(event):
-            closing = _closing(events, index)
+            closing = closings.get(index)
             if closing is not None:
                 kind, last = "untouched", closing
         yield _Stretch(kind=kind, start=event.start, end=events[last].end, event=event)
@@ -176,16 +177,16 @@ def _stays(event: _Event) -> bool:
     )
 
 
-def _closing(events: Sequence[_Event], opened: int) -> int | None:
-    """The event that closes an element; None where it is never closed."""
-    depth = 0
-    for index in range(opened, len(events)):
-        event = events[index]
-        if event.name == events[opened].name and not event.empty:
-            depth += {"open": 1, "close": -1}.get(event.kind, 0)
-            if depth == 0:
-                return index
-    return None
+def _closings(events: Sequence[_Event]) -> dict[int, int]:
+    """For each element that is closed: the index of its first tag → of its last."""
+    closings: dict[int, int] = {}
+    waiting: dict[str, list[int]] = {}
+    for index, event in enumerate(events):
+        if event.kind == "open" and not event.empty:
+            waiting.setdefault(event.name, []).append(index)
+        elif event.kind == "close" and waiting.get(event.name):
+            closings[waiting[event.name].pop()] = index
+    return closings
 
 
 class _Reader:
@@ -344,11 +345,14 @@ def _plain(raw: str) -> str:
     return re.sub(f"[{_SPACE}]+", one_line, _ENTITY.sub(resolved, raw))
 
 
-def _markup(text: str, source: str) -> str:
-    """The text as HTML; what the source wrote as an entity (`&nbsp;`) is written so, template tags stay as they are."""
+def _entities(source: str) -> dict[str, str]:
+    """The characters that a source writes as entities, such as `&nbsp;`: a translation writes them so too."""
     entities = {html.unescape(entity): entity for entity in _ENTITY.findall(source) if entity.endswith(";")}
-    for sign in "&<>":
-        entities.pop(sign, None)
+    return {sign: entity for sign, entity in entities.items() if sign not in {"&", "<", ">"}}
+
+
+def _markup(text: str, source: str, entities: dict[str, str]) -> str:
+    """The text as HTML; placeholders of the source stay as they are."""
     parts: list[str] = []
     position = 0
     for span in find_protected(text, _PLACEHOLDERS) if "{" in text else ():
@@ -377,8 +381,9 @@ class _Block:
 
     def write(self, translation: str) -> tuple[Piece, ...]:
         pieces: list[Piece] = []
+        entities = _entities(self.texts)
         for item in self.inline.read(translation):
-            pieces += [_markup(item, self.texts)] if isinstance(item, str) else item.pieces
+            pieces += [_markup(item, self.texts, entities)] if isinstance(item, str) else item.pieces
         return tuple(pieces)
 
 
@@ -394,7 +399,9 @@ class _Value:
             raise UnfitTranslationError("an attribute's value must be one line of text")
         value = str(self.source[0])
         quote = value[0] if value[0] in "\"'" else '"'
-        text = _markup(translation.strip(), value).replace(quote, "&quot;" if quote == '"' else "&#39;")
+        text = _markup(translation.strip(), value, _entities(value)).replace(
+            quote, "&quot;" if quote == '"' else "&#39;"
+        )
         return (quote + text + quote,)
 
 

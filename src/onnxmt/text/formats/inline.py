@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -88,8 +89,9 @@ class Inline:
         or when the number of lines is another.
         """
         items = list(self._items(translation))
+        counts = Counter(item.text for item in items if isinstance(item, _Label))
         for label in self._labels:
-            count = sum(item == label for item in items)
+            count = counts[label.text]
             if count != 1:
                 named = f"the markup {_said(label.mark)!r} is in the translation "
                 raise UnfitTranslationError(named + ("no more" if count == 0 else f"{count} times"))
@@ -108,13 +110,13 @@ class Inline:
             yield translation
             return
         by_text = {label.text: label for label in self._labels}
-        names = sorted(map(re.escape, by_text), key=len, reverse=True)
-        for piece in re.split("(" + "|".join([*names, "\n"]) + ")", translation):
+        shown = sorted((label.text for label in self._labels if label.text == label.mark.shown), key=len, reverse=True)
+        numbered = rf"</?{self._letter}\d+/?>|`{self._letter}\d+`|\n"
+        for index, piece in enumerate(re.split("(" + "|".join([*map(re.escape, shown), numbered]) + ")", translation)):
+            if index % 2 and piece != "\n" and piece not in by_text:
+                raise UnfitTranslationError(f"the translation holds {piece!r}, which stands for nothing")
             if piece:
-                yield by_text.get(piece, piece)
-        stray = re.search(rf"</?{self._letter}\d+/?>|`{self._letter}\d+`", _without(translation, by_text))
-        if stray:
-            raise UnfitTranslationError(f"the translation holds {stray.group()!r}, which stands for nothing")
+                yield by_text[piece] if index % 2 and piece != "\n" else piece
 
     def _check_pairs(self, items: Sequence[str | _Label]) -> None:
         """A pair with words inside must not come back empty: an empty link cannot be followed."""
@@ -129,12 +131,6 @@ class Inline:
             part.plain if isinstance(part, Run) else "\n" if part.kind == "break" else next(labels)
             for part in self.parts
         ]
-
-
-def _without(text: str, labels: dict[str, _Label]) -> str:
-    for label in labels:
-        text = text.replace(label, "")
-    return text
 
 
 def _label(mark: Mark, letter: str, number: int, *, paired: bool) -> str:

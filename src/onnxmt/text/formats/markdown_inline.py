@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
 
 from onnxmt.text.formats.document import Piece, Slot, UnfitTranslationError, Unit
@@ -117,19 +119,31 @@ class Place:
     ends: Sequence[int]
     line: int
     cell: bool = False
+    _begins: list[int] = field(init=False, repr=False, compare=False)
+    _indents: list[int] = field(init=False, repr=False, compare=False)
+    _pipes: list[int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        lines = self.content.split("\n")
+        begins = list(accumulate((len(line) + 1 for line in lines), initial=0))
+        object.__setattr__(self, "_begins", begins[:-1])
+        object.__setattr__(self, "_indents", [len(line) - len(line.lstrip(" \t")) for line in lines])
+        pipes = [match.start() for match in re.finditer(r"\|", self.content)] if self.cell else []
+        object.__setattr__(self, "_pipes", pipes)
+
+    def line_of(self, position: int) -> int:
+        """Which of its lines holds a position of the content, from 0."""
+        return bisect_right(self._begins, position) - 1
 
     def offset(self, position: int) -> int:
         """The place in the document of a position in the content."""
-        before = self.content[:position]
-        number = before.count("\n")
-        line = self.content.split("\n")[number]
-        indented = len(line) - len(line.lstrip(" \t"))
-        column = len(before) - before.rfind("\n") - 1 + (before.count("|") if self.cell else 0)
-        return min(self.starts[number] + max(0, column - indented), self.ends[number])
+        number = self.line_of(position)
+        column = position - self._begins[number] - self._indents[number] + bisect_left(self._pipes, position)
+        return min(self.starts[number] + max(0, column), self.ends[number])
 
     def line_break(self, position: int) -> str:
         """The end of the line that holds a position, and what stands before the text of the next one."""
-        number = self.content.count("\n", 0, position)
+        number = self.line_of(position)
         between = self.text[self.ends[number] : self.starts[number + 1]]
         return between.lstrip(" \t\\")
 
@@ -223,7 +237,8 @@ class _Reader:
         elif token.type == "text_special":
             self._run(token.content, source)
         elif token.type == "softbreak":
-            following = self._place.content[child.start + len(child.raw) :]
+            end_of_break = child.start + len(child.raw)
+            following = self._place.content[end_of_break : end_of_break + 1]
             before = next((part.plain for part in reversed(self._parts[-1:]) if isinstance(part, Run)), "")
             self._run(joined_lines(before, following), source)
         elif token.type == "hardbreak":
@@ -275,7 +290,7 @@ class _Reader:
         if not has_prose(text) or not source.startswith("![") or re.search(r"[\[\]<>`*_\\&]", text):
             self._mark(Mark(kind="single", pieces=(child.raw.replace("\n", " "),)), source)
             return
-        line = self._place.line + self._place.content.count("\n", 0, child.start)
+        line = self._place.line + self._place.line_of(child.start)
         unit = Unit(text=text, line=line, where="the description of an image")
         number = len(self._slots)
         self._slots.append(_Description(unit=unit, source=(self._place.text[start:end],)))

@@ -265,7 +265,8 @@ def _structure(text: str) -> Hashable:
     entries = _entries(lines)
     flags = {number for entry in entries for number in entry.flags}
     written = {number for entry in entries for found in entry.translations for number in range(found.start, found.end)}
-    around = [line for number, line in enumerate(lines) if number not in flags | written]
+    apart = flags | written
+    around = [line for number, line in enumerate(lines) if number not in apart]
     return tuple(around), tuple(
         (
             entry.text("msgctxt"),
