@@ -18,22 +18,32 @@ if TYPE_CHECKING:
     from onnxmt.runtime.session import RuntimeOptions
     from onnxmt.runtime.translation import TranslateOptions, Translation, TranslationWarning
     from onnxmt.runtime.translator import Translator
+    from onnxmt.text.casing import CasingOptions
+    from onnxmt.text.chinese import ChineseOptions
+    from onnxmt.text.fidelity import CheckOptions
     from onnxmt.text.formats.document import DocumentOptions
+    from onnxmt.text.layer import TextOptions
+    from onnxmt.text.spans import ProtectOptions
     from onnxmt.verification import VerifiedBundle, VerifyBundleOptions, verify
 
     __version__: str
 
 __all__ = [
     "Bundle",
+    "CasingOptions",
+    "CheckOptions",
+    "ChineseOptions",
     "DocumentOptions",
     "DocumentTranslation",
     "DocumentWarning",
     "MigrateOptions",
     "MigrateResult",
     "OnnxmtError",
+    "ProtectOptions",
     "QuantizeOptions",
     "QuantizeResult",
     "RuntimeOptions",
+    "TextOptions",
     "TranslateOptions",
     "Translation",
     "TranslationWarning",
@@ -52,15 +62,20 @@ __all__ = [
 
 _HOME = {
     "Bundle": "onnxmt.bundle",
+    "CasingOptions": "onnxmt.text.casing",
+    "CheckOptions": "onnxmt.text.fidelity",
+    "ChineseOptions": "onnxmt.text.chinese",
     "DocumentOptions": "onnxmt.text.formats.document",
     "DocumentTranslation": "onnxmt.runtime.documents",
     "DocumentWarning": "onnxmt.runtime.documents",
     "MigrateOptions": "onnxmt.migration",
     "MigrateResult": "onnxmt.migration",
     "OnnxmtError": "onnxmt.errors",
+    "ProtectOptions": "onnxmt.text.spans",
     "QuantizeOptions": "onnxmt.quantization",
     "QuantizeResult": "onnxmt.quantization",
     "RuntimeOptions": "onnxmt.runtime.session",
+    "TextOptions": "onnxmt.text.layer",
     "TranslateOptions": "onnxmt.runtime.translation",
     "Translation": "onnxmt.runtime.translation",
     "TranslationWarning": "onnxmt.runtime.translation",
