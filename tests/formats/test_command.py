@@ -98,6 +98,19 @@ def test_errors_are_one_line_and_nothing_is_written(
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("-f", "a.txt", "--redo"), "--redo is for po documents: it has no effect on lines"),
+        (("-f", "a.md", "--no-attributes"), "--no-attributes is for html documents: it has no effect on these"),
+        (("-f", "a.md", "--json", "--format", "text"), "--format has no effect with --json"),
+        (("-f", "a.txt", "--ray", "--format", "text"), "--format has no effect with --ray"),
+    ],
+)
+def test_flags_without_effect_are_refused(options: tuple[str, ...], message: str) -> None:
+    assert invoke("translate", *options).error() == message
+
+
 def test_a_missing_file_and_no_file() -> None:
     assert "cannot read none.md: No such file" in invoke("translate", *MODEL, "-f", "none.md").err
     assert (

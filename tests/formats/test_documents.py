@@ -46,13 +46,6 @@ def test_what_cannot_be_written_stays_and_is_named() -> None:
     assert result.units[1].text == "The second."
 
 
-def test_a_heading_gets_no_full_stop_and_a_sentence_keeps_its_own() -> None:
-    result = translate_document(
-        Fake(lambda text: marked(text).rstrip(".") + "。"), "# A title\n\nA text.\n", format="markdown"
-    )
-    assert result.text == "# 汉 汉\n\n汉 汉。\n"
-
-
 class Memory:
     """A journal in memory."""
 

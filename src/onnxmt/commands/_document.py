@@ -64,6 +64,27 @@ def wants_documents(call: DocumentCall) -> bool:
     return bool(call.files) and all(format_of_name(path) is not None for path in call.files)
 
 
+def refuse_idle_flags(call: DocumentCall, *, why: str = "") -> None:
+    """An option without effect is a mistake that the user should hear of; `why` the files are no documents at all."""
+    from onnxmt.text.formats.registry import format_of_name
+
+    formats = set() if why else {call.format or format_of_name(path) for path in call.files}
+    document = call.document
+    given = {
+        "--json-path": ("json", bool(document.json_paths)),
+        "--meta": ("html", document.meta),
+        "--no-attributes": ("html", not document.attributes),
+        "--redo": ("po", document.redo),
+        "--no-fuzzy": ("po", not document.fuzzy),
+    }
+    idle = [(flag, name) for flag, (name, is_given) in given.items() if is_given and name not in formats]
+    if why and call.format is not None:
+        raise UsageError(f"--format has no effect {why}")
+    if idle:
+        flag, name = idle[0]
+        raise UsageError(f"{flag} is for {name} documents: it has no effect {why or 'on these'}")
+
+
 def check_documents(call: DocumentCall) -> None:
     """Refuse what cannot be done, before the model is loaded. Raises UsageError, OutputError."""
     from onnxmt.text.formats.document import FORMATS
@@ -72,6 +93,7 @@ def check_documents(call: DocumentCall) -> None:
         raise UsageError(f"--format {call.format} is not known; formats are {', '.join(FORMATS)}")
     if not call.files:
         raise UsageError("--format needs a file: -f FILE (-f - is standard input)")
+    refuse_idle_flags(call)
     if call.options.alternatives:
         raise UsageError("--alternatives is for lines: a document has one translation")
     if len(call.files) > 1:

@@ -153,7 +153,13 @@ def translate(
       onnxmt translate big.jsonl --field body -o big.zh.jsonl --ray
     """
     from onnxmt.commands._console import byte_progress
-    from onnxmt.commands._document import DocumentCall, check_documents, translate_documents, wants_documents
+    from onnxmt.commands._document import (
+        DocumentCall,
+        check_documents,
+        refuse_idle_flags,
+        translate_documents,
+        wants_documents,
+    )
     from onnxmt.commands._lines import Arguments, Files, standard_input
     from onnxmt.commands._paragraphs import Paragraphs
     from onnxmt.commands._sink import Sink
@@ -196,7 +202,17 @@ def translate(
         glossary=chosen_glossary(glossary),
         **flags.settings(split=split),
     )
+    document = DocumentCall(
+        files=file or [],
+        output=output,
+        format=format,
+        options=options,
+        document=DocumentOptions(
+            attributes=attributes, meta=meta, json_paths=tuple(json_path or ()), redo=redo, fuzzy=fuzzy
+        ),
+    )
     if ray:
+        refuse_idle_flags(document, why="with --ray")
         if cache or cache_file is not None:
             raise UsageError("--cache and --cache-file have no effect with --ray: finished shards are kept anyway")
         from onnxmt.commands._ray import RayCall, translate_with_ray
@@ -215,15 +231,6 @@ def translate(
         )
         translate_with_ray(call)
         return
-    document = DocumentCall(
-        files=file or [],
-        output=output,
-        format=format,
-        options=options,
-        document=DocumentOptions(
-            attributes=attributes, meta=meta, json_paths=tuple(json_path or ()), redo=redo, fuzzy=fuzzy
-        ),
-    )
     if not as_json and wants_documents(document):
         check_documents(document)
         with (
@@ -236,6 +243,7 @@ def translate(
             flags.refuse_idle(options, translator)
             translate_documents(document, translator)
         return
+    refuse_idle_flags(document, why="with --json" if as_json else "on lines")
     lines: Source = Arguments(text) if text else Files(file) if file else standard_input()
     lines = Paragraphs(lines) if flags.joins_lines else lines
     watched = output is not None or not sys.stdout.isatty()  # else the lines themselves show how far it is

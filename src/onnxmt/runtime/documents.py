@@ -125,10 +125,7 @@ def translate_document(
         options, document = dataclasses.replace(options, unwrap=False), dataclasses.replace(document, unwrap=True)
     read = read_document(text, format, document)
     call = _Call(translator, dataclasses.replace(options, strict=False), journal, progress)
-    answers = [
-        _without_added_stop(unit, answer)
-        for unit, answer in zip(read.units, call.translate([unit.text for unit in read.units]), strict=True)
-    ]
+    answers = call.translate([unit.text for unit in read.units])
     translations = [None if answer.error is not None else answer.text for answer in answers]
     rendered = read.render(translations)
     again = [problem.unit for problem in rendered.problems if read.units[problem.unit].marks]
@@ -154,14 +151,6 @@ def translate_document(
 
 # Their units may hold several lines.
 _UNWRAPPED_BY_UNIT = ("po", "json")
-_STOP = re.compile(r"[.。．]\Z")
-
-
-def _without_added_stop(unit: Unit, answer: KeptTranslation) -> KeptTranslation:
-    """A heading or a cell without a full stop gets none: models trained on sentences end everything with one."""
-    if unit.text[-1:].isalnum() and _STOP.search(answer.text):
-        return dataclasses.replace(answer, text=_STOP.sub("", answer.text) or answer.text)
-    return answer
 
 
 def _units(
