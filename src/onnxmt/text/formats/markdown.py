@@ -9,7 +9,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from onnxmt.text.formats.document import Document, DocumentOptions, Piece, Slot
-from onnxmt.text.formats.markdown_inline import Context, Place, inline_signature, markdown_parser, prose_pieces
+from onnxmt.text.formats.markdown_inline import Context, prose_pieces
+from onnxmt.text.formats.markdown_tokens import Place, inline_signature, markdown_parser
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

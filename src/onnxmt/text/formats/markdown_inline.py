@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import functools
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from onnxmt.text.formats.document import Piece, Slot, UnfitTranslationError, Unit
 from onnxmt.text.formats.inline import Inline, Mark, Part, Run, edges, joined_lines
+from onnxmt.text.formats.markdown_tokens import (
+    Child,
+    Place,
+    inline_children,
+    inline_signature,
+    inline_tokens,
+    markdown_parser,
+)
 from onnxmt.text.patterns import has_letter
 from onnxmt.text.protect import has_prose
 from onnxmt.text.spans import find_protected
 
 if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
-    from markdown_it.rules_block import StateBlock
-    from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
 
-__all__ = ["Context", "Place", "inline_signature", "markdown_parser", "prose_pieces"]
+__all__ = ["Context", "prose_pieces"]
 
 Context = Literal["paragraph", "heading", "underlined", "cell"]
 
-_BREAK = re.compile(r"(?:[ \t]*|\\)\n[ \t]*")
 # Marks of Markdown's dialects inside a line: footnotes, emoji names, formulas, a heading's name.
 _DIALECT = re.compile(
     r"(\[\^[^\]\s]+\]"
@@ -41,177 +42,15 @@ _VOID = frozenset({"area", "col", "embed", "hr", "img", "input", "link", "meta",
 _HTML_CODE = frozenset({"code", "kbd", "samp", "var", "pre", "script", "style", "svg", "math"})
 
 
-@functools.cache
-def markdown_parser() -> MarkdownIt:
-    """CommonMark with GitHub's tables and strikethrough; escapes and entities stay apart from the text around them."""
-    from markdown_it import MarkdownIt
-    from markdown_it.rules_block import reference
-    from markdown_it.rules_inline import image, link
-
-    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("text_join")
-    parser.block.ruler.at("reference", _without_footnotes(reference))
-    parser.inline.ruler.at("link", _measured(link))
-    parser.inline.ruler.at("image", _measured(image))
-    return parser
-
-
-def _without_footnotes(
-    rule: Callable[[StateBlock, int, int, bool], bool],
-) -> Callable[[StateBlock, int, int, bool], bool]:
-    """The rule for `[name]: target`, which would take a footnote of one word (in Chinese any) for one."""
-
-    def run(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-        place = state.bMarks[start] + state.tShift[start]
-        return not state.src.startswith("[^", place) and rule(state, start, end, silent)
-
-    return run
-
-
-def _measured(rule: Callable[[StateInline, bool], bool]) -> Callable[[StateInline, bool], bool]:
-    """The rule, noting where in the text its link or image ends: markdown-it's inline tokens have no places."""
-
-    def run(state: StateInline, silent: bool) -> bool:
-        start, count = state.pos, len(state.tokens)
-        found = rule(state, silent)
-        if found and not silent and len(state.tokens) > count:
-            last = state.tokens[-1]
-            last.meta["end"] = state.pos
-            if last.type == "image":
-                last.meta["label"] = state.md.helpers.parseLinkLabel(state, start + 1, False) - start
-        return found
-
-    return run
-
-
-def inline_signature(children: Sequence[Token]) -> Hashable:
-    """What a block holds beside its words: its markup in order, and its code, which may change places."""
-    ordered: list[Hashable] = []
-    code: list[str] = []
-    waiting = iter(children)
-    for token in waiting:
-        if token.type == "code_inline":
-            code.append(token.content)
-        elif token.type == "link_open" and token.markup == "autolink":
-            code.append(str(token.attrs["href"]))
-            next(waiting)
-            next(waiting)
-        elif token.type == "html_inline":
-            ordered.append((token.type, " ".join(token.content.split())))
-        elif token.type not in {"text", "text_special", "softbreak"}:
-            attributes = {name: value for name, value in token.attrs.items() if name != "alt"}
-            ordered.append((token.type, tuple(sorted(attributes.items()))))
-    return tuple(ordered), tuple(sorted(code))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
-    """Where a block's inline text stands.
-
-    content: the text as markdown-it gives it, its lines without the marks of quotations and the indentation.
-    text: the document; line i of the content is text[starts[i]:ends[i]], without spaces at its edges.
-    line: the first line's number.
-    cell: it is a table's cell, where the document has `\\|` for each `|`.
-    """
-
-    content: str
-    text: str
-    starts: Sequence[int]
-    ends: Sequence[int]
-    line: int
-    cell: bool = False
-    _begins: list[int] = field(init=False, repr=False, compare=False)
-    _indents: list[int] = field(init=False, repr=False, compare=False)
-    _pipes: list[int] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        lines = self.content.split("\n")
-        begins = list(accumulate((len(line) + 1 for line in lines), initial=0))
-        object.__setattr__(self, "_begins", begins[:-1])
-        object.__setattr__(self, "_indents", [len(line) - len(line.lstrip(" \t")) for line in lines])
-        pipes = [match.start() for match in re.finditer(r"\|", self.content)] if self.cell else []
-        object.__setattr__(self, "_pipes", pipes)
-
-    def line_of(self, position: int) -> int:
-        """Which of its lines holds a position of the content, from 0."""
-        return bisect_right(self._begins, position) - 1
-
-    def offset(self, position: int) -> int:
-        """The place in the document of a position in the content."""
-        number = self.line_of(position)
-        column = position - self._begins[number] - self._indents[number] + bisect_left(self._pipes, position)
-        return min(self.starts[number] + max(0, column), self.ends[number])
-
-    def line_break(self, position: int) -> str:
-        """The end of the line that holds a position, and what stands before the text of the next one."""
-        number = self.line_of(position)
-        between = self.text[self.ends[number] : self.starts[number + 1]]
-        return between.lstrip(" \t\\")
-
-
 def prose_pieces(place: Place, *, env: Mapping[str, Any], context: Context, slots: list[Slot]) -> list[Piece] | None:
     """Read a block; its units are added to `slots`. None when there is nothing to translate in it."""
-    children = _children(place.content, env)
+    children = inline_children(place.content, env)
     if children is None:
         return None
     reader = _Reader(place, slots)
     for child in children:
         reader.add(child)
     return reader.pieces(context=context, env=env, expected=inline_signature([child.token for child in children]))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Child:
-    """An inline token, what stands for it in the content, and where."""
-
-    token: Token
-    raw: str
-    start: int
-
-
-def _children(content: str, env: Mapping[str, Any]) -> list[_Child] | None:
-    """The tokens of an inline text with their raw texts, which join to it; None where they do not."""
-    tokens = _inline_tokens(content, env)
-    found: list[_Child] = []
-    position = 0
-    inside_autolink = False
-    for token in tokens:
-        # <https://…>: the first of its three tokens stands for all
-        raw = "" if inside_autolink else _raw(token, content, position)
-        if token.markup == "autolink":
-            inside_autolink = token.nesting > 0
-        if raw is None:
-            return None
-        found.append(_Child(token=token, raw=raw, start=position))
-        position += len(raw)
-    return found if position == len(content) else None
-
-
-def _inline_tokens(content: str, env: Mapping[str, Any]) -> list[Token]:
-    tokens = markdown_parser().parseInline(content, {"references": env.get("references", {})})
-    return (tokens[0].children or []) if tokens else []
-
-
-def _raw(token: Token, content: str, position: int) -> str | None:
-    """What stands for a token at this place; None when it is not there."""
-    kind = token.type
-    match: re.Match[str] | None = None
-    if kind in {"text", "html_inline"}:
-        raw = token.content
-    elif kind in {"link_close", "image"}:
-        raw = content[position : token.meta.get("end", position)]
-    elif kind == "code_inline":
-        fence = token.markup
-        match = re.compile(rf"{fence}(?!`).*?(?<!`){fence}(?!`)", re.DOTALL).match(content, position)
-        raw = match.group() if match else ""
-    elif kind in {"softbreak", "hardbreak"}:
-        match = _BREAK.match(content, position)
-        raw = match.group() if match else ""
-    elif kind == "link_open":
-        match = re.compile(r"<[^<>\s]*>|\[").match(content, position)
-        raw = match.group() if match else ""
-    else:  # escapes, entities, emphasis
-        raw = token.markup
-    return raw if content.startswith(raw, position) and (raw or kind == "text") else None
 
 
 class _Reader:
@@ -225,7 +64,7 @@ class _Reader:
         self._code = ""  # the HTML element whose end is waited for
         self._links: list[int] = []  # where the texts of the open links begin
 
-    def add(self, child: _Child) -> None:
+    def add(self, child: Child) -> None:
         start, end = self._place.offset(child.start), self._place.offset(child.start + len(child.raw))
         source = self._place.text[start:end]
         if self._code:
@@ -281,7 +120,7 @@ class _Reader:
                     if part:
                         self._run(part, part)
 
-    def _image(self, child: _Child, source: str) -> None:
+    def _image(self, child: Child, source: str) -> None:
         label = child.token.meta["label"]
         start = self._place.offset(child.start + 2)
         end = self._place.offset(child.start + label)
@@ -315,7 +154,7 @@ class _Reader:
         else:
             self._mark(Mark(kind="open", pieces=(raw,), name=name), source)
 
-    def _inside_code(self, child: _Child, source: str) -> None:
+    def _inside_code(self, child: Child, source: str) -> None:
         """Everything up to the end of <code> belongs to the mark that it began."""
         mark = self._parts[-1]
         assert isinstance(mark, Mark)
@@ -404,7 +243,7 @@ class _Block:
         text = "".join(map(str, mark.pieces))
         if mark in self.textual:
             return text
-        return _words(_inline_tokens(text, self.env)) if mark.kind == "word" else ""
+        return _words(inline_tokens(text, self.env)) if mark.kind == "word" else ""
 
     def _composed(self, items: Sequence[str | Mark], escaped: str, emphasis: str) -> Iterator[Piece]:
         begins = True  # at the beginning of a line
@@ -469,7 +308,7 @@ def _spaced(items: Sequence[str | Mark], index: int) -> str:
 def _read_block(text: str, context: Context, env: Mapping[str, Any]) -> Sequence[Token] | None:
     """The inline tokens of a text as this kind of block; None when it is read as something else."""
     if context == "cell":
-        return _inline_tokens(text.replace("\\|", "|"), env)
+        return inline_tokens(text.replace("\\|", "|"), env)
     whole = f"# {text}" if context == "heading" else f"{text}\n===" if context == "underlined" else text
     tokens = markdown_parser().parse(whole, {"references": dict(env.get("references", {}))})
     if len(tokens) != 3 or tokens[0].tag != ("p" if context == "paragraph" else "h1"):
