@@ -12,7 +12,6 @@ import numpy as np
 from onnxmt.errors import UsageError
 from onnxmt.folder_writer import FolderWriter
 from onnxmt.layouts.single import (
-    DATA_NAME,
     MODEL_NAME,
     OPSET,
     layout_warnings,
@@ -25,7 +24,8 @@ from onnxmt.progress import Progress, Silent
 from onnxmt.runtime.session import NodeInfo, Session
 
 CONFIG_NAME, LABELS_NAME, VERSION = "config.pbtxt", "languages.txt", "1"
-TOKENIZER_FOLDER = "tokenizer"
+# Beside each other: Triton takes every folder of a repository for a model, and stops at one that is none.
+REPOSITORY, TOKENIZER_FOLDER = "models", "tokenizer"
 # A row of a beam search holds a row of scores for each beam: a batch of 32 with 4 beams is 33 MB of them for opus-mt.
 LARGEST_BATCH = 32
 _QUEUE_MICROSECONDS = 5_000
@@ -35,15 +35,15 @@ _TYPES = {"int64": "TYPE_INT64", "float32": "TYPE_FP32"}
 def export_triton(
     model: str | Path, output: str | Path, *, options: LayoutOptions, progress: Progress | None = None
 ) -> WrittenLayout:
-    """Write `model` to `output` as a model repository: OUTPUT/NAME/config.pbtxt and OUTPUT/NAME/1/model.onnx.
+    """Write `model` to `output` as a model repository: models/NAME/config.pbtxt and models/NAME/1/model.onnx.
 
-    Raises as `export_single` does.
+    The tokenizer's files lie in tokenizer/, for the client. Raises as `export_single` does.
     """
     progress = progress or Silent()
     plan = read_plan(model, output, options, progress, layout="triton")
     name = repository_name(plan.checkpoint.name)
     with FolderWriter(output, kind=LAYOUT, overwrite=options.overwrite) as writer:
-        folder = writer.folder / name
+        folder = writer.folder / REPOSITORY / name
         version, tokenizer = folder / VERSION, writer.folder / TOKENIZER_FOLDER
         version.mkdir(parents=True)
         tokenizer.mkdir()
@@ -59,7 +59,6 @@ def export_triton(
         config = model_config(name, inputs=list(graph.inputs.values()), outputs=list(graph.outputs.values()))
         graph.close()
         (folder / CONFIG_NAME).write_text(config, encoding="utf-8")
-        data = version / DATA_NAME
         return commit_layout(
             writer,
             plan,
@@ -68,7 +67,7 @@ def export_triton(
             precision=options.precision,
             facts={
                 **single.to_dict(),
-                "triton": {"name": name, "external_data": data.name if data.exists() else None, "languages": labelled},
+                "triton": {"repository": REPOSITORY, "name": name, "languages": labelled},
             },
             warnings=_warnings(plan, options),
         )
