@@ -125,14 +125,14 @@ def _check_names(pair: Pair) -> Iterator[TextWarning]:
     source = pair.source.translate(_SAME).casefold()
     words = _LATIN_WORD.findall(pair.source_prose)
     initials = "".join(word[0] for word in words).casefold()
-    for match in _LATIN_WORD.finditer(pair.translation_prose):
-        word = match.group().translate(_SAME).casefold()
+    for found in dict.fromkeys(_LATIN_WORD.findall(pair.translation_prose)):
+        word = found.translate(_SAME).casefold()
         if word in source or word in _UNITS or word in initials:
             continue
-        near = difflib.get_close_matches(match.group(), words, n=1, cutoff=0.7)
+        near = difflib.get_close_matches(found, words, n=1, cutoff=0.7)
         hint = f"; the source has {near[0]!r}" if near else ""
         yield TextWarning(
-            kind="name", span=pair.whole, message=f"{match.group()!r} in the translation is not in the source{hint}"
+            kind="name", span=pair.whole, message=f"{found!r} in the translation is not in the source{hint}"
         )
 
 
