@@ -29,9 +29,9 @@ SENTENCES = 64
 """Lines that are translated at most; fewer where they take too long."""
 BATCH = 16
 """Lines of a batch when throughput is measured."""
-_SECONDS = 20.0  # for all engines and single sentences together, once they are loaded; the last turn may pass it
+_SECONDS = 16.0  # for all engines and single sentences together, once they are loaded; the last turn may pass it
 _TURN = 4  # sentences that an engine translates before the other has its turn
-_LEAST_FOR_BATCHES = 8  # where even so few sentences were too slow, batches would take long as well
+_LEAST_FOR_BATCHES = 16  # where even so few sentences were too slow, batches would take long as well
 _SETTLE_SECONDS = 0.25  # OpenMP's threads spin for 200 ms after their last work (KMP_BLOCKTIME)
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
@@ -248,8 +248,10 @@ def _singles(
     """Translate sentence by sentence, by turns; return how many there was time for."""
     begin, done = time.perf_counter(), 0
     while done < len(text.sentences) and (done == 0 or time.perf_counter() - begin < seconds):
-        # The first turn is of one sentence: where that takes long, so would the others.
-        turn = text.sentences[done : done + (_TURN if done else 1)]
+        # The first turn is of one sentence, and where that takes long, so are the others.
+        spent = time.perf_counter() - begin
+        count = max(1, min(_TURN, int((seconds - spent) * done / spent))) if done else 1
+        turn = text.sentences[done : done + count]
         for runner in runners:
             time.sleep(_SETTLE_SECONDS)
             answer = runner.process.outputs([[ids] for ids in turn], beams, _limited(told, turn))
