@@ -175,16 +175,24 @@ class _Layer:
         options = self._options
         if options.chinese is None or not is_chinese(options.target_language):
             return text
-        return to_chinese_form(text, options.chinese, protect=self._with_targets(source, text))
+        formed = to_chinese_form(text, options.chinese, protect=options.protect)
+        # A mark behind a span stays as it is: only terms that the form would change are made one.
+        changed = [target for target in self._targets(source, text) if formed.count(target) < text.count(target)]
+        if not changed:
+            return formed
+        return to_chinese_form(text, options.chinese, protect=self._protecting(changed))
 
-    def _with_targets(self, source: str, text: str) -> ProtectOptions | None:
-        """What stays as it is in a translation: what is protected anyway, and the glossary's terms."""
-        targets = {term.target for term in self._terms(source) if term.target in text}
+    def _targets(self, source: str, text: str) -> list[str]:
+        """The glossary's targets that a translation has, the longest first."""
+        found = {term.target for term in self._terms(source) if term.target in text}
+        return sorted(found, key=lambda target: (-len(target), target))
+
+    def _protecting(self, targets: Sequence[str]) -> ProtectOptions | None:
+        """What is protected anyway, and these."""
         if not targets:
             return self._options.protect
-        longest_first = sorted(targets, key=lambda target: (-len(target), target))
         protect = self._options.protect or ProtectOptions(kinds=frozenset({"pattern"}))
-        return replace(protect, patterns=(*protect.patterns, *map(re.escape, longest_first)))
+        return replace(protect, patterns=(*protect.patterns, *map(re.escape, targets)))
 
     def _warnings(self, source: str, text: str) -> tuple[TextWarning, ...]:
         if self._options.checks is None:
@@ -237,7 +245,7 @@ class _Layer:
 
     def _finished(self, text: str, change: CaseChange) -> str:
         options = self._options
-        protect = self._with_targets(change.text, text)
+        protect = self._protecting(self._targets(change.text, text))
         text = end_like_source(text, change.text) if options.end_marks else text
         restored = restore_case(text, change, target_language=options.target_language, protect=protect)
         return self._form(change.text, restored)
