@@ -72,7 +72,7 @@ def main() -> None:
     lines, references = (
         path.read_text(encoding="utf-8").splitlines()[: asked.lines] for path in (asked.source, asked.reference)
     )
-    print("| variant | BLEU | chrF2 | lines with warnings | of them retried in parts | CPU s |")
+    print("| variant | BLEU | chrF2 | texts with warnings | of them retried in parts | CPU s |")
     print("|---|---|---|---|---|---|")
     kinds: dict[str, Counter[str]] = {}
     with Translator.load(asked.model) as translator:
