@@ -6,6 +6,8 @@ TORCH ?= torch==2.13.0
 DEMO := .venv-demo
 TEST := .venv-test
 LOWEST := .venv-lowest
+# Optimum wants transformers 4, and the judge of the tests is transformers 5.
+OPTIMUM := .venv-optimum
 # Two test processes, each with one thread for torch and BLAS: more threads than cores only wait for each other.
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 PIP := -m pip --disable-pip-version-check install --quiet
@@ -23,8 +25,8 @@ check: $(TEST)/.ready
 	$(TEST)/bin/ruff check .
 	$(TEST)/bin/mypy
 
-test-newest: $(TEST)/.ready
-	$(PYTEST) $(TEST)/bin/python -m pytest -n 2 --dist loadfile
+test-newest: $(TEST)/.ready $(OPTIMUM)/.ready
+	ONNXMT_OPTIMUM_PYTHON=$(abspath $(OPTIMUM))/bin/python $(PYTEST) $(TEST)/bin/python -m pytest -n 2 --dist loadfile
 
 # The same graphs, search and verification on the oldest versions that pyproject.toml allows.
 test-lowest: $(LOWEST)/.ready
@@ -41,7 +43,7 @@ $(TEST)/.ready: pyproject.toml
 	$(PYTHON) -m venv --clear $(TEST)
 	$(TEST)/bin/python $(PIP) --upgrade 'pip>=25.1'
 	$(TEST)/bin/python $(PIP) '$(TORCH)'
-	$(TEST)/bin/python $(PIP) -e '.[export,eval,reference,serve,ray]' --group dev --group contract
+	$(TEST)/bin/python $(PIP) -e '.[export,eval,reference,serve,ray]' --group dev --group contract --group runtimes
 	touch $@
 
 $(LOWEST)/.ready: pyproject.toml tests/lowest.txt
@@ -51,5 +53,10 @@ $(LOWEST)/.ready: pyproject.toml tests/lowest.txt
 	$(LOWEST)/bin/python $(PIP) -e '.[export,reference,serve]' --group dev -c tests/lowest.txt
 	touch $@
 
+$(OPTIMUM)/.ready: Makefile
+	$(PYTHON) -m venv --clear $(OPTIMUM)
+	$(OPTIMUM)/bin/python $(PIP) '$(TORCH)' 'optimum[onnxruntime]>=2.1'
+	touch $@
+
 clean:
-	rm -rf $(DEMO) $(TEST) $(LOWEST) out build dist
+	rm -rf $(DEMO) $(TEST) $(LOWEST) $(OPTIMUM) out build dist
