@@ -2,7 +2,8 @@
 
     OnnxmtError
     ├── UsageError (ValueError)                      an argument or an option is wrong
-    │   └── GlossaryError                            a glossary cannot be read, or contradicts itself
+    │   ├── GlossaryError                            a glossary cannot be read, or contradicts itself
+    │   └── DocumentError                            a document is not of the format that it was said to be
     ├── MissingExtraError (ImportError)              an optional dependency is not installed
     ├── ModelNotFoundError (FileNotFoundError)       MODEL names nothing that exists
     ├── DownloadError (ConnectionError)              the hub could not be reached or answered with an error
@@ -59,6 +60,10 @@ class UsageError(OnnxmtError, ValueError):
 
 class GlossaryError(UsageError):
     """A glossary cannot be read, or one of its entries is wrong or contradicts another."""
+
+
+class DocumentError(UsageError):
+    """A document is not what its format says; the message has the line, and the column where there is one."""
 
 
 class MissingExtraError(OnnxmtError, ImportError):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, get_args
 
-from onnxmt.errors import OnnxmtError, UsageError
+from onnxmt.errors import DocumentError, OnnxmtError, UsageError
 
 __all__ = [
     "FORMATS",
@@ -25,10 +25,6 @@ __all__ = [
 
 Format = Literal["text", "markdown", "html", "srt", "po", "json"]
 FORMATS: tuple[Format, ...] = get_args(Format)
-
-
-class DocumentError(UsageError):
-    """A document is not what its format says; the message has the line, and the column where there is one."""
 
 
 class UnfitTranslationError(OnnxmtError):
