@@ -149,8 +149,11 @@ def test_the_kind_is_in_the_name(tmp_path: Path) -> None:
     assert kind_of(Path("a.txt"), field=None) == TextLines()
     assert kind_of(Path("a.JSONL"), field=None) == JsonLines(field="text")
     assert kind_of(Path("a.ndjson"), field="body") == JsonLines(field="body")
-    with pytest.raises(UsageError, match=r"--field body has no effect on a\.md"):
-        kind_of(Path("a.md"), field="body")
+    with pytest.raises(UsageError, match=r"--field body has no effect on a\.txt"):
+        kind_of(Path("a.txt"), field="body")
+    for name in ("a.md", "a.json", "a.html"):
+        with pytest.raises(UsageError, match=f"{name} is a document"):
+            kind_of(Path(name), field=None)
 
 
 class TestTables:

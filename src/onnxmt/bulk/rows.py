@@ -72,8 +72,9 @@ class Kind(Protocol):
 
 
 def kind_of(path: Path, *, field: str | None) -> Kind:
-    """Return the kind that a file's name says. Raises UsageError for a field where there are none."""
+    """Return the kind that a file's name says. Raises UsageError for a document, and for a field where there is none."""
     from onnxmt.bulk.lines import JsonLines, TextLines
+    from onnxmt.text.formats.registry import format_of_name
 
     suffix = path.suffix.lower()
     if suffix in (".jsonl", ".ndjson"):
@@ -82,6 +83,11 @@ def kind_of(path: Path, *, field: str | None) -> Kind:
         from onnxmt.bulk.table import Table
 
         return Table(field=field or "text")
+    if (form := format_of_name(path)) is not None:
+        raise UsageError(
+            f"{path.name} is a document ({form}), which is translated as a whole: leave --ray out. Rows are those of "
+            ".txt, .jsonl and .parquet files"
+        )
     if field is not None:
         raise UsageError(f"--field {field} has no effect on {path.name}: only .jsonl and .parquet files have fields")
     return TextLines()
