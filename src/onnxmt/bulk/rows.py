@@ -72,7 +72,7 @@ class Kind(Protocol):
 
 
 def kind_of(path: Path, *, field: str | None) -> Kind:
-    """Return the kind that a file's name says. Raises UsageError for a document, and for a field where there is none."""
+    """Return the kind that a file's name says. Raises UsageError for a document, and for a field where none are."""
     from onnxmt.bulk.lines import JsonLines, TextLines
     from onnxmt.text.formats.registry import format_of_name
 
