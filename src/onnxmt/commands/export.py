@@ -75,6 +75,12 @@ Beams = Annotated[
     int | None,
     typer.Option("--beams", metavar="N", help="single, triton: beams of the built-in search.  [default: the model's]"),
 ]
+Text = Annotated[
+    bool,
+    typer.Option(
+        "--text", help="single: text in, text out, by onnxruntime-extensions' tokenizer operators (Marian models)."
+    ),
+]
 
 
 def export(
@@ -84,6 +90,7 @@ def export(
     opset: Opset = None,
     self_contained: SelfContained = False,
     beams: Beams = None,
+    text: Text = False,
     precision: Precision = "fp32",
     keep_fp32: KeepFp32 = None,
     trim_head: TrimHead = False,
@@ -127,11 +134,17 @@ def export(
             target=target,
             prefix=prefix,
             beams=beams,
+            text=text,
         )
         _export_layout(layout, model, output, wanted, as_json=as_json)
         return
-    if opset is not None or self_contained or beams is not None:
-        flag = "--opset" if opset is not None else "--self-contained" if self_contained else "--beams"
+    flags = {
+        "--opset": opset is not None,
+        "--self-contained": self_contained,
+        "--beams": beams is not None,
+        "--text": text,
+    }
+    if flag := next((name for name, given in flags.items() if given), None):
         raise UsageError(f"{flag} is for another --layout; a bundle has one form, and translate has --beams")
     from onnxmt.commands.migrate import show_result
     from onnxmt.measure.calibration_options import CalibrationOptions

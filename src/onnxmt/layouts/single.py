@@ -44,10 +44,10 @@ class Single:
     """
 
     settings: GenerationSettings
-    vocabulary: int
     told: Mapping[str, int]
     languages: Mapping[str, int]
     same: SameTokens
+    text: bool
 
     def to_dict(self) -> dict[str, Any]:
         """What onnxmt.json says of it."""
@@ -55,6 +55,7 @@ class Single:
             "generation": self.settings.to_dict(),
             "language_input": next(iter(self.told), None),
             "language_tokens": dict(self.languages),
+            "text": self.text,
             "compared_with_library": self.same.to_dict(),
         }
 
@@ -97,6 +98,8 @@ def read_plan(
             f"the {layout} layout does not hold the precision {recipe.name}: int8-static needs a calibration, and a "
             "trimmed head a table, which only a bundle has; take int8"
         )
+    if options.text and layout != "single":
+        raise UsageError(f"--text is for --layout single: the {layout} layout takes ids")
     check_folder_output(output, kind=LAYOUT, overwrite=options.overwrite)
     progress.step("find the model")
     resolved = resolve(model)
@@ -109,6 +112,10 @@ def read_plan(
     from onnxmt.models.single_rules import refuse_inexpressible
 
     refuse_inexpressible(plan.settings)
+    if options.text:
+        from onnxmt.layouts.single_text import refuse_text
+
+        refuse_text(plan)
     return plan
 
 
@@ -141,7 +148,21 @@ def write_single(plan: Plan, folder: Path, options: LayoutOptions, progress: Pro
     progress.step("compare it with the library")
     same = _compare(plan, folder, exported, settings, padding=wanted.padding, told=dict(told))
     shutil.rmtree(own)
-    return Single(settings=settings, vocabulary=sizes.target_vocab_size, told=told, languages=languages, same=same)
+    if options.text:
+        progress.step("add the tokenizer")
+        _add_text(plan, folder, padding=wanted.padding)
+    return Single(settings=settings, told=told, languages=languages, same=same, text=options.text)
+
+
+def _add_text(plan: Plan, folder: Path, *, padding: int) -> None:
+    """Make the graph take text, and compare it with itself given the library's ids."""
+    from onnxmt.layouts.single_text import add_text, require_same_text
+
+    path, ids = folder / MODEL_NAME, folder / f".ids-{MODEL_NAME}"
+    shutil.copyfile(path, ids)
+    add_text(path, plan, padding=padding)
+    require_same_text(path, ids, plan, [text for text, _ in _chosen(plan) if text] or ["?"])
+    ids.unlink()
 
 
 def layout_warnings(plan: Plan, options: LayoutOptions) -> tuple[str, ...]:
@@ -227,12 +248,8 @@ def _compare(
     """Decode a few sentences with the graph and with the library."""
     from onnxmt.layouts.single_run import SingleModel, require_same_tokens
 
-    own, direction = folder / _OWN, plan.direction
-    positions = exported.dimensions.max_source_positions
-    chosen = choose_sentences(source_language(plan.tokenizer, direction)).sentences.sentences
-    encoded = [plan.tokenizer.encode(s.text, source=direction.source, target=direction.target) for s in chosen]
-    fitting = [ids for ids in encoded if positions is None or len(ids) <= positions]
-    sentences = fitting[:: max(1, len(fitting) // _COMPARED)][:_COMPARED] or [min(encoded, key=len)[:positions]]
+    own = folder / _OWN
+    sentences = [ids for _, ids in _chosen(plan)]
     limit = min(settings.length_limit - 1, _LONGEST)
     short = dataclasses.replace(settings, max_new_tokens=limit, max_length=None)
     model, single = (
@@ -244,3 +261,15 @@ def _compare(
     finally:
         model.close()
         single.close()
+
+
+def _chosen(plan: Plan) -> list[tuple[str, list[int]]]:
+    """A few sentences that the model has room for, and their ids; one that is cut, without its text, where none fits."""
+    direction, positions = plan.direction, plan.positions
+    chosen = choose_sentences(source_language(plan.tokenizer, direction)).sentences.sentences
+    encoded = [
+        (s.text, plan.tokenizer.encode(s.text, source=direction.source, target=direction.target)) for s in chosen
+    ]
+    fitting = [(text, ids) for text, ids in encoded if positions is None or len(ids) <= positions]
+    some = fitting[:: max(1, len(fitting) // _COMPARED)][:_COMPARED]
+    return some or [("", min((ids for _, ids in encoded), key=len)[:positions])]

@@ -30,7 +30,8 @@ class LayoutOptions:
 
     `source`, `target`: the languages that the folder's settings stand for; `prefix`: the task prefix of a T5 or BART
     model. `self_contained`: every graph holds its own weights, where the layout gives a choice. `beams`: how many the
-    search that is part of the layout has, where one is; None: as the model says.
+    search that is part of the layout has, where one is; None: as the model says. `text`: the graph takes and gives
+    text, where a layout can.
     """
 
     precision: Recipe
@@ -41,6 +42,7 @@ class LayoutOptions:
     target: str | None = None
     prefix: str | None = None
     beams: int | None = None
+    text: bool = False
 
     def __post_init__(self) -> None:
         if self.beams is not None and self.beams < 1:

@@ -321,6 +321,16 @@ class MarianTokenizer:
         text = text.replace("▁", " ").strip()
         return clean_up_spaces(text) if self._settings.clean_up_spaces else text
 
+    def source_ids(self, pieces: Sequence[str]) -> list[int]:
+        """The id of each of source.spm's pieces, `<unk>` where the vocabulary lacks it."""
+        found = [self._vocabulary.id_of(piece) for piece in pieces]
+        return [self._unk if index is None else index for index in found]
+
+    def target_pieces(self) -> list[str]:
+        """The piece of each id up to the largest, "" for what decoding skips."""
+        kept = (None if index in self._skipped else self._piece(index) for index in range(self._largest_target + 1))
+        return [piece or "" for piece in kept]
+
     def target_tokens(self) -> frozenset[int] | str:
         """The ids of the pieces of target.spm, of the added tokens and of `<unk>`; why it is every id, otherwise."""
         if self._settings.separate_vocabularies:
