@@ -10,6 +10,9 @@ from typing import Any
 
 from onnxmt.bundle import Bundle
 from onnxmt.errors import UsageError
+from onnxmt.inspection.bundle_view import verification_word
+
+_FAILED = "verification failed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +81,6 @@ def figures_of(bundle: Bundle) -> Figures:
     manifest = bundle.manifest
     quality = manifest.quality or {}
     how = _mapping(quality.get("how"))
-    verified = manifest.verification
     measured = (how.get("set"), how.get("sha256"), how.get("target_language"), quality.get("beams"))
     speed = manifest.speed or {}
     rows = speed.get("results")
@@ -91,7 +93,7 @@ def figures_of(bundle: Bundle) -> Figures:
             p99[f"{setting}, {found.get('workload')}{f', {cpu}' if cpu else ''}"] = float(found["p99_ms"])
     return Figures(
         gate=None if quality.get("gate") is None else str(quality["gate"]),
-        verification="unverified" if verified.status == "unverified" else "passed" if verified.passed else "failed",
+        verification=verification_word(manifest),
         bleu=_number(quality.get("bleu")),
         chrf=_number(quality.get("chrf")),
         measured_on=measured if quality else None,
@@ -105,7 +107,7 @@ def own_faults(figures: Figures) -> list[str]:
     faults = []
     if figures.gate == "missed":
         faults.append("its quality gate was missed when it was made")
-    if figures.verification == "failed":
+    if figures.verification == _FAILED:
         faults.append("its verification failed: its layers differ from PyTorch's")
     return faults
 
