@@ -92,7 +92,7 @@ def demo() -> Translator:
         yield translator
 
 
-SHORT = 60
+SHORT = 45
 
 
 def _known(translations: dict[str, str], text: str) -> str:
@@ -101,15 +101,15 @@ def _known(translations: dict[str, str], text: str) -> str:
 
 @pytest.mark.parametrize("name", [*FORMATS, "pages"])
 def test_real_documents_with_the_demo_model(name: str, demo: Translator) -> None:
-    """A few short texts of each document by the real model; the whole run is in docs/formats.md."""
+    """A short text of each document, with markup where there is one, by the real model; the whole run is in docs/formats.md."""
     translated = 0
     for real in real_documents(name)[:20]:
         chosen = {unit.text for unit in real.document.units if 12 < len(unit.text) < SHORT and has_prose(unit.text)}
-        texts = sorted(chosen, key=lambda text: ("<" not in text, len(text)))[:2]
+        texts = sorted(chosen, key=lambda text: ("<" not in text, len(text)))[:1]
         known = dict(zip(texts, (t.text for t in demo.translate_stream(texts)), strict=True))
         fake = Fake(functools.partial(_known, known))
         result = translate_document(fake, real.text, format=real.format, document=real.options)
         assert structure(result.text, real.format) == structure(real.text, real.format), real.name
         assert links(result.text) == links(real.text) or real.format == "po"
         translated += sum(unit.text != unit.source for unit in result.units)
-    assert translated >= 8
+    assert translated >= 5
