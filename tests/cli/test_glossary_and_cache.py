@@ -38,7 +38,7 @@ def test_a_wrong_glossary_is_one_line(tmp_path):
 def test_a_second_run_asks_no_model_and_writes_the_same(tmp_path, monkeypatch, terms, how):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     call = ["translate", "--cache", "--glossary", terms, *how]
-    text = "My friend likes books. Is it 7?\r\n\n42\nMy friend likes books. Is it 7?".encode()
+    text = b"My friend likes books. Is it 7?\r\n\n42\nMy friend likes books. Is it 7?"
     first = invoke(*call, stdin=text)
     assert first.code == 0
     assert (tmp_path / "onnxmt" / "translations.sqlite").exists()

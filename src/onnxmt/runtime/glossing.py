@@ -13,7 +13,7 @@ from onnxmt.runtime.search.constrained import LEAST_BEAMS, StandIn, TermCosts, T
 from onnxmt.runtime.search.terms import Wanted, WantedTerms
 from onnxmt.runtime.settings import GenerationSettings
 from onnxmt.runtime.translation import Alternative
-from onnxmt.text.glossary import Glossary, Term, target_pattern, uses_of
+from onnxmt.text.glossary import Glossary, Term, is_wordlike, target_pattern, uses_of
 from onnxmt.text.spans import ProtectOptions, find_protected
 
 __all__ = ["GlossaryDecoder", "Question"]
@@ -166,9 +166,15 @@ def _replaced(text: str, stands: Sequence[StandIn], wanted: WantedTerms) -> str:
     """The text with the terms in the places of their stand-ins."""
     edits = []
     for stand in stands:
-        places = [match.start() for match in re.finditer(re.escape(stand.text), text)]
+        places = [match.start() for match in re.finditer(f"(?={re.escape(stand.text)})", text)]
         if stand.number < len(places):
             edits.append((places[stand.number], stand))
     for start, stand in sorted(edits, key=lambda edit: -edit[0]):
-        text = text[:start] + wanted.wanted[stand.term].text + text[start + len(stand.text) :]
+        before, term, behind = text[:start], wanted.wanted[stand.term].text, text[start + len(stand.text) :]
+        text = before + _gap(before, term) + term + _gap(term, behind) + behind
     return text
+
+
+def _gap(left: str, right: str) -> str:
+    """The space that keeps two words apart: a stand-in of Han characters needed none."""
+    return " " if left and right and is_wordlike(left[-1]) and is_wordlike(right[0]) else ""

@@ -16,7 +16,18 @@ from onnxmt.text.pair import TextWarning
 from onnxmt.text.patterns import is_cjk
 from onnxmt.text.spans import Span
 
-__all__ = ["Glossary", "GlossaryEntry", "Term", "TermUse", "any_case", "masked", "missed", "target_pattern", "uses_of"]
+__all__ = [
+    "Glossary",
+    "GlossaryEntry",
+    "Term",
+    "TermUse",
+    "any_case",
+    "is_wordlike",
+    "masked",
+    "missed",
+    "target_pattern",
+    "uses_of",
+]
 
 LONGEST_TERM = 200
 MOST_ENTRIES = 100_000
@@ -309,25 +320,25 @@ _POSSESSIVE = re.compile(r"['’][sS](?!\w)")
 
 
 def _stands_alone(text: str, start: int, end: int) -> bool:
-    if _wordlike(text[start]) and _JOINED_BEFORE.search(text[max(0, start - 2) : start]):
+    if is_wordlike(text[start]) and _JOINED_BEFORE.search(text[max(0, start - 2) : start]):
         return False
-    if not _wordlike(text[end - 1]):
+    if not is_wordlike(text[end - 1]):
         return True
     return _JOINED_BEHIND.match(text, end) is None or _POSSESSIVE.match(text, end) is not None
 
 
-def _wordlike(character: str) -> bool:
+def is_wordlike(character: str) -> bool:
+    """Whether the character joins with its neighbours into words that spaces keep apart; one character in."""
     return character.isalnum() and not is_cjk(character)
 
 
 @functools.lru_cache(maxsize=4096)
 def target_pattern(target: str) -> re.Pattern[str]:
     """Finds a target term in a translation: exactly as it is written, and no part of a longer Latin word."""
-    before = r"(?<![^\W_])" if _wordlike(target[0]) else ""
-    behind = r"(?![^\W_])" if _wordlike(target[-1]) else ""
-    if _wordlike(target[0]):  # a Han character may stand beside it
+    before = behind = ""
+    if is_wordlike(target[0]):  # a Han character may stand beside it
         before = r"(?<![A-Za-z0-9\u00c0-\u024f\u0370-\u052f])"
-    if _wordlike(target[-1]):
+    if is_wordlike(target[-1]):
         behind = r"(?![A-Za-z0-9\u00c0-\u024f\u0370-\u052f])"
     return re.compile(before + re.escape(target) + behind)
 

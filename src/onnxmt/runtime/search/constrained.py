@@ -56,7 +56,7 @@ class TermCosts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StandIn:
-    """Place `number` (from 0) of `text` in an output is where term `term` belongs."""
+    """Place `number` (from 0, overlapping ones counted) of `text` in an output is where term `term` belongs."""
 
     term: int
     text: str
@@ -340,7 +340,11 @@ class _Search:
     def _stand_ins(self, beam: Beam) -> tuple[StandIn, ...]:
         terms = self._terms[beam.sentence]
         return tuple(
-            StandIn(term=term, text=terms.wanted[term].standin, number=beam.text[:start].count(terms.standins[term]))
+            StandIn(
+                term=term,
+                text=terms.wanted[term].standin,
+                number=sum(beam.text.startswith(terms.standins[term], place) for place in range(start)),
+            )
             for term, start in beam.stands
             if term in beam.hidden and terms.standins[term] != terms.texts[term]
         )
