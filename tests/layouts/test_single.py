@@ -88,6 +88,12 @@ def test_large_weights_lie_beside_the_graph(tmp_path: Path, monkeypatch: pytest.
     graph.close()
 
 
+def test_a_precision_that_depends_on_the_batch_is_compared_alone(tmp_path: Path) -> None:
+    options = LayoutOptions(precision=PRESETS["int8-dynamic"], beams=1)
+    written = export_single("demo", tmp_path / "out", options=options)
+    assert any("int8-dynamic takes one scale" in warning for warning in written.warnings)
+
+
 def test_a_graph_that_differs_is_not_handed_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     right = SingleModel.run
 

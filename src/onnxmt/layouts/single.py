@@ -257,14 +257,22 @@ def _compare(
         SingleModel(folder / MODEL_NAME),
     )
     try:
-        return require_same_tokens(single, model, sentences, settings=short, padding=padding, told=told)
+        return require_same_tokens(
+            single,
+            model,
+            sentences,
+            settings=short,
+            padding=padding,
+            told=told,
+            together=exported.recipe.batch_invariant,
+        )
     finally:
         model.close()
         single.close()
 
 
 def _chosen(plan: Plan) -> list[tuple[str, list[int]]]:
-    """A few sentences that the model has room for, and their ids; one that is cut, without its text, where none fits."""
+    """A few sentences that the model has room for, and their ids; where none fits, one that is cut, without its text."""
     direction, positions = plan.direction, plan.positions
     chosen = choose_sentences(source_language(plan.tokenizer, direction)).sentences.sentences
     encoded = [

@@ -99,28 +99,29 @@ def require_same_tokens(
     settings: GenerationSettings,
     padding: int,
     told: dict[str, int] | None = None,
+    together: bool = True,
 ) -> SameTokens:
-    """Decode the sentences in one batch with both, and each alone with the graph.
+    """Decode the sentences with both, each alone and, if they are wanted `together`, in one batch.
 
-    `settings` are those of the graph, with a length limit that the comparison can afford. Raises VerificationError.
+    `settings` are those of the graph, with a length limit that the comparison can afford. A precision whose sentences
+    depend on their neighbours is compared alone: padding counts among those. Raises VerificationError.
     """
-    batch, limit = Batch.of(sentences, padding=padding), settings.length_limit - 1
+    limit = settings.length_limit - 1
 
-    def by_graph(batch: Batch) -> list[list[Hypothesis]]:
-        rows = len(batch.input_ids)
+    def compare(some: Sequence[Sequence[int]]) -> int:
+        """How many sentences differ."""
+        batch, rows = Batch.of(some, padding=padding), len(some)
         named = {name: np.full(rows, token, np.int64) for name, token in (told or {}).items()}
-        return single.run(batch, told=named, max_new_tokens=limit)
+        found = single.run(batch, told=named, max_new_tokens=limit)
+        wanted = search(model.start(batch.input_ids, batch.attention_mask), rows=rows, settings=settings)
+        return sum([h.tokens for h in f] != [h.tokens for h in w] for f, w in zip(found, wanted, strict=True))
 
-    wanted = search(model.start(batch.input_ids, batch.attention_mask), rows=len(sentences), settings=settings)
-    alone = [by_graph(Batch.of([ids], padding=padding))[0] for ids in sentences]
-    different = [
-        row
-        for row, (right, one, other) in enumerate(zip(wanted, by_graph(batch), alone, strict=True))
-        if not [h.tokens for h in right] == [h.tokens for h in one] == [h.tokens for h in other]
-    ]
+    different = sum(compare([ids]) for ids in sentences)
+    if together and not different:
+        different = compare(sentences)
     if different:
         raise VerificationError(
-            f"the single graph gives other tokens than the library for {len(different)} of {len(sentences)} sentences, "
-            f"first for sentence {different[0]}: nothing was written"
+            f"the single graph gives other tokens than the library for {different} of {len(sentences)} sentences: "
+            "nothing was written"
         )
     return SameTokens(sentences=len(sentences), max_new_tokens=limit)

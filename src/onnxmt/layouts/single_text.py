@@ -11,8 +11,8 @@ import numpy as np
 
 from onnxmt.errors import MissingExtraError, SessionError, UsageError, VerificationError
 from onnxmt.models.single_graph import ATTENTION_MASK, INPUT_IDS, OUTPUT_IDS, OUTPUT_LENGTHS, SCORES
-from onnxmt.runtime.tokenizers.marian import MarianSettings, MarianTokenizer
 from onnxmt.runtime.tokenizers.files import load_sentencepiece
+from onnxmt.runtime.tokenizers.marian import MarianSettings, MarianTokenizer
 
 if TYPE_CHECKING:
     import onnx
