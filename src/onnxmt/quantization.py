@@ -145,6 +145,8 @@ def search(
     check_output(output, overwrite=options.overwrite)
     tried: list[Tried] = []
     with _Source.opened(source, options, judge, progress) as fp32:
+        if options.precision.trim_head:
+            fp32.trimming()  # refused before the long work
         fp32.prepare_gate()
         with BundleWriter(output, overwrite=options.overwrite) as writer:
             for recipe in candidates:
