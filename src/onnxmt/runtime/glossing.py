@@ -108,7 +108,8 @@ class GlossaryDecoder:
         wanted = []
         for term in terms:
             own = self._own[term.source]
-            usable = 0 < len(own) <= _LONGEST_STAND_IN and term.target not in own
+            looped = len(own) > 3 * len(set(own))
+            usable = 0 < len(own) <= _LONGEST_STAND_IN and not looped and term.target not in own
             options = [own, term.target] if usable else [term.target]
             options += [text for text in _STAND_INS if text not in question.text]
             standin = next((text for text in options if vocabulary.can_write(text)), None)
