@@ -272,7 +272,7 @@ def _compare(
 
 
 def _chosen(plan: Plan) -> list[tuple[str, list[int]]]:
-    """A few sentences that the model has room for, and their ids; where none fits, one that is cut, without its text."""
+    """A few sentences that the model has room for, and their ids; where none fits, one is cut and has no text."""
     direction, positions = plan.direction, plan.positions
     chosen = choose_sentences(source_language(plan.tokenizer, direction)).sentences.sentences
     encoded = [
