@@ -30,7 +30,7 @@ SENTENCES = 64
 BATCH = 16
 """Lines of a batch when throughput is measured."""
 _SECONDS = 16.0  # for all engines and single sentences together, once they are loaded; the last turn may pass it
-_TURN = 4  # sentences that an engine translates before the other has its turn
+_TURN = 8  # sentences that an engine translates before the other has its turn
 _LEAST_FOR_BATCHES = 16  # where even so few sentences were too slow, batches would take long as well
 _SETTLE_SECONDS = 0.25  # OpenMP's threads spin for 200 ms after their last work (KMP_BLOCKTIME)
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -253,7 +253,8 @@ def _singles(
         count = max(1, min(_TURN, int((seconds - spent) * done / spent))) if done else 1
         turn = text.sentences[done : done + count]
         for runner in runners:
-            time.sleep(_SETTLE_SECONDS)
+            if len(runners) > 1:
+                time.sleep(_SETTLE_SECONDS)
             answer = runner.process.outputs([[ids] for ids in turn], beams, _limited(told, turn))
             runner.seconds += answer["seconds"]
             runner.tokens += [tuple(tokens) for (tokens,) in answer["tokens"]]
