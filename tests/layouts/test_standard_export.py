@@ -158,6 +158,12 @@ def test_a_precision_that_plain_operators_do_not_hold(precision: str, found: str
     assert list(tmp_path.iterdir()) == []
 
 
+def test_beams_are_not_a_part_of_it(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--beams is for a layout with the search inside"):
+        export("demo", tmp_path / "layout", beams=2)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("opset", [13, 24, 0, -1])
 def test_an_opset_that_is_not_offered(opset: int, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"--opset is {opset}; the standard layout is written in 14 to 23"):

@@ -99,6 +99,11 @@ def export_standard(
 
 def _checked_precision(options: LayoutOptions) -> str:
     """The one precision of the recipe. Raises UsageError for what plain operators do not hold."""
+    if options.beams is not None:
+        raise UsageError(
+            "--beams is for a layout with the search inside; who reads the standard layout takes num_beams from "
+            "generation_config.json, or sets it for each call"
+        )
     recipe = options.precision
     found = set(recipe.components.values())
     if len(found) > 1 or not found <= set(_SUFFIXES) or recipe.keep_fp32 or recipe.trim_head:

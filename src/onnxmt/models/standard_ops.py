@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-from onnxscript import GraphBuilder
-from onnxscript._internal.builder import OpBuilder
+from onnxscript import GraphBuilder, OpBuilder
 
 from onnxmt.errors import UnsupportedModelError
 
