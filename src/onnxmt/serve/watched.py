@@ -51,6 +51,7 @@ def watched(translator: Translator, watch: Watch) -> Translator:
         tokenizer=translator.tokenizer,
         settings=translator.settings,
         runtime=dataclasses.replace(translator.runtime, workers=1),
+        memory=translator.memory,
     )
 
 
