@@ -22,9 +22,6 @@ _NEEDED = ("starlette", "uvicorn", "prometheus_client", "pydantic", "python_mult
 # An idle connection is kept for longer than common proxies keep theirs, so that none sends into a closing one.
 _KEEP_ALIVE_SECONDS = 75
 _BACKLOG = 2048
-# The event loop gives Python's lock away at every read and write of a socket, and gets it back from a thread that checks
-# translations only after this while: with Python's own 5 ms, twenty answers in a row held up the health for 100 ms.
-_SWITCH_SECONDS = 0.0005
 
 
 def require_extra() -> None:
@@ -68,7 +65,6 @@ def run(
             if self.started:
                 _log.info("ready: %s (%s) on %s", translator.bundle.manifest.name, options_line, where)
 
-    sys.setswitchinterval(_SWITCH_SECONDS)
     _log = _logger(quiet=quiet)
     listening = _listen(host, port)
     name, number = listening.getsockname()[:2]
