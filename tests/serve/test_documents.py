@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -121,3 +122,14 @@ def test_placeholders_of_immersive_translate_stay(client: TestClient, text: str)
 def test_no_document_is_a_fault_of_the_server(client: TestClient, text: str, form: str) -> None:
     found = client.post("/v1/translate", json={"text": text, "format": form, "max_new_tokens": 4})
     assert found.status_code in (200, 422), found.text
+
+
+def test_a_document_that_takes_long_to_read_has_a_deadline_too(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = threading.Event()
+    monkeypatch.setattr("onnxmt.serve.documents.translate_document", lambda *_, **__: gate.wait(30))
+    late = client.post("/v1/translate", json={"text": "<p>Yes.</p>", "format": "html", "timeout_ms": 50})
+    gate.set()
+    assert late.status_code == 504
+    assert late.json()["error"]["code"] == "deadline"

@@ -167,12 +167,21 @@ class Service:
     ) -> tuple[Answer, tuple[Result, ...]]:
         """Translate documents, in as many rounds as they ask for more."""
         documents, total = Documents(wish.texts, format=wish.format, options=options), _NOTHING
-        while texts := await asyncio.to_thread(documents.advance):
+        while texts := await self._advance(documents, until):
             answer = await self._submit(texts, options, beams=beams, until=until)
             documents.answered(texts, answer.translations)
             total = total.with_(answer)
         terms = wish.glossary is not None
         return total, tuple(_of_document(documents, document, terms=terms) for document in documents.done)
+
+    async def _advance(self, documents: Documents, until: float) -> list[str]:
+        try:
+            async with asyncio.timeout(max(until - time.monotonic(), 0.001)):
+                return await asyncio.to_thread(documents.advance)
+        except TimeoutError:
+            self.metrics.rejected.labels("deadline").inc()
+            reason = "the documents were not read in time: send less at once, or try again later"
+            raise Problem(504, "deadline", reason) from None
 
     def glossary(self, terms: Mapping[str, str | Mapping[str, Any]]) -> Glossary:
         """Read a glossary; one that was read lately is the same object, which batches are compared by.
