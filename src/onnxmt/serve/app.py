@@ -57,10 +57,12 @@ def create_app(
     async def life(_app: Starlette) -> AsyncIterator[None]:
         given = isinstance(model, Translator)
         translator = model if isinstance(model, Translator) else await asyncio.to_thread(_load, model, runtime)
-        async with _served(state, translator, rollout):
-            yield
-        if not given:
-            translator.close()
+        try:
+            async with _served(state, translator, rollout):
+                yield
+        finally:
+            if not given:
+                translator.close()
 
     routes = _routes(options)
     app = Starlette(
