@@ -424,3 +424,18 @@ def test_limits_are_the_operators(shelf: Shelf) -> None:
         for text in SENTENCES * 4:
             ask(client, text)
         assert rollout.canary is not None
+
+
+def test_documents_and_other_apis_go_through_a_canary_too(shelf: Shelf) -> None:
+    make_canary(shelf, "2")
+    body = {"text": "<p>Yes.</p><p>It rained.</p>", "format": "html"}
+    with serving(percent=100) as (client, rollout):
+        until(lambda: rollout.canary is not None)
+        assert rollout.canary is not None
+        answer, version = ask(client, **body)
+        assert (answer, version) == (f"<p>是的。</p><p>{KNOWN['It rained.']}</p>", "2")
+        with mock.patch.object(rollout.canary.service, "translate", side_effect=RuntimeError("x")):
+            assert ask(client, **body) == (answer, "1")
+        listed = client.post("/v2/translate", json={"text": ["Yes.", "It rained."], "target_lang": "ZH"})
+        assert [one["text"] for one in listed.json()["translations"]] == ["是的。", KNOWN["It rained."]]
+        assert listed.headers["x-onnxmt-version"] in ("1", "2")
