@@ -199,7 +199,10 @@ def _unusable(path: Path, error: sqlite3.Error) -> str:
         return (
             f"the translation memory {path} cannot be opened ({error}): name a file in a folder that you may write to"
         )
-    return f"the translation memory {path} is damaged, or is no translation memory ({error}): delete it, or name another file"
+    return (
+        f"the translation memory {path} is damaged, or is no translation memory ({error}): delete it, or name "
+        "another file"
+    )
 
 
 def _connected(path: Path) -> tuple[sqlite3.Connection, bool]:
