@@ -101,11 +101,11 @@ def export(
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a bundle of MODEL without verifying it, or (--layout) the files that another runtime wants.
+    """Write an unverified bundle, or files for other runtimes.
 
-    A bundle needs neither PyTorch nor a recording for this; it says `unverified` wherever it is shown, until `onnxmt
-    verify BUNDLE --write` has judged it. A layout is compared with our own graphs before it appears. Prints the
-    folder's path.
+    --layout says which files. A bundle needs neither PyTorch nor a recording for this; it says `unverified` wherever it
+    is shown, until `onnxmt verify BUNDLE --write` has judged it. A layout is compared with our own graphs before it
+    appears. Prints the folder's path.
 
     \b
     Examples:
