@@ -158,9 +158,16 @@ def test_a_precision_that_plain_operators_do_not_hold(precision: str, found: str
     assert list(tmp_path.iterdir()) == []
 
 
-def test_beams_are_not_a_part_of_it(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--beams is for a layout with the search inside"):
-        export("demo", tmp_path / "layout", beams=2)
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"beams": 2}, "--beams is for a layout with the search inside"),
+        ({"text": True}, "--text is for the single layout"),
+    ],
+)
+def test_search_and_text_are_not_a_part_of_it(option: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=said):
+        export("demo", tmp_path / "layout", **option)
     assert list(tmp_path.iterdir()) == []
 
 

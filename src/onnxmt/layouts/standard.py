@@ -104,6 +104,8 @@ def _checked_precision(options: LayoutOptions) -> str:
             "--beams is for a layout with the search inside; who reads the standard layout takes num_beams from "
             "generation_config.json, or sets it for each call"
         )
+    if options.text:
+        raise UsageError("--text is for the single layout: plain ONNX operators hold no tokenizer")
     recipe = options.precision
     found = set(recipe.components.values())
     if len(found) > 1 or not found <= set(_SUFFIXES) or recipe.keep_fp32 or recipe.trim_head:
