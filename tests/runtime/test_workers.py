@@ -133,3 +133,16 @@ def test_an_error_in_a_worker_is_the_callers(expected: list[dict[str, Any]], mon
         pytest.raises(DecodingError, match="no token can be chosen"),
     ):
         many.translate(texts_of(expected))
+
+
+def test_without_scores_the_texts_are_the_same(expected: list[dict[str, Any]]) -> None:
+    texts = texts_of(expected)
+    with Translator.load(BUNDLE) as translator:
+        scored = translator.translate_detailed(texts, options=TranslateOptions(beams=1))
+        unscored = translator.translate_detailed(texts, options=TranslateOptions(beams=1, scores=False))
+        beams = translator.translate_detailed(texts[:3], options=TranslateOptions(beams=2, scores=False))
+    assert [one.tokens for one in unscored] == [one.tokens for one in scored]
+    assert {one.score for one in unscored} == {None}
+    assert {segment.score for one in unscored for segment in one.segments} == {None}
+    assert all(one.score is not None for one in (*scored, *beams))
+    assert all(one.to_dict()["score"] is None for one in unscored)

@@ -201,6 +201,7 @@ def translate(
         seed=seed,
         glossary=chosen_glossary(glossary),
         **flags.settings(split=split),
+        scores=as_json,
     )
     document = DocumentCall(
         files=file or [],

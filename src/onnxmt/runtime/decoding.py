@@ -16,6 +16,9 @@ from onnxmt.runtime.settings import GenerationSettings
 
 __all__ = ["BatchDecoder"]
 
+# int8-dynamic, 60 tokens in and out, CPU time a token: 0.83 ms with 16 rows a batch, 0.59 with 32, 0.58 with 48.
+_BATCH_TOKENS, _BATCH_TOKENS_SIDE_BY_SIDE = 1024, 2560
+
 
 class BatchDecoder:
     """Decodes for one call, with its settings and seed; a batch holds `budget` tokens at most.
@@ -23,8 +26,20 @@ class BatchDecoder:
     Raises UsageError where the memory does not allow for even one sentence.
     """
 
-    def __init__(self, engine: Engine, settings: GenerationSettings, *, batch_tokens: int, seed: int | None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        settings: GenerationSettings,
+        *,
+        batch_tokens: int | None,
+        seed: int | None,
+        scored: bool = True,
+    ) -> None:
         self._engine, self.settings, self._seed = engine, settings, seed
+        # A translation memory keeps scores for calls that want them.
+        self._scored = scored or engine.memory is not None
+        if batch_tokens is None:
+            batch_tokens = _BATCH_TOKENS if engine.workers == 1 else _BATCH_TOKENS_SIDE_BY_SIDE
         self._asked = batch_tokens
         rows = settings.num_return_sequences if settings.do_sample else settings.num_beams
         self.budget = max(1, self._batch_tokens(batch_tokens, rows) // rows)
@@ -79,12 +94,14 @@ class BatchDecoder:
         self, sources: Sequence[Sequence[int]], streams: Sequence[int], settings: GenerationSettings
     ) -> list[list[Hypothesis]]:
         padded, mask = self.padded(sources)
+        scored = self._scored or settings.do_sample or settings.num_return_sequences > 1
         return search(
             self._engine.model.start(padded, mask),
             rows=len(sources),
             settings=settings,
             seed=self._seed,
             streams=streams,
+            scored=scored,
         )
 
     def padded(self, sources: Sequence[Sequence[int]]) -> tuple[Ids, Ids]:

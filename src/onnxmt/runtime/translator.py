@@ -169,9 +169,10 @@ class Translator:
         Raises UsageError for anything else, InputTooLongError (without `split`), TokenizerError, UnknownLanguageError,
         GenerationSettingsError, DecodingError, SessionError or, with `strict`, DoubtfulTranslationError.
         """
+        unscored = dataclasses.replace(options or TranslateOptions(), scores=False)
         if isinstance(text, str):
-            return self.translate_detailed(text, options=options).text
-        return [translation.text for translation in self.translate_detailed(text, options=options)]
+            return self.translate_detailed(text, options=unscored).text
+        return [translation.text for translation in self.translate_detailed(text, options=unscored)]
 
     @overload
     def translate_detailed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -82,7 +83,9 @@ class Work:
         self._translator = SentenceTranslator(
             engine,
             encoder=self._encoder,
-            decoder=BatchDecoder(engine, settings, batch_tokens=options.batch_tokens, seed=options.seed),
+            decoder=BatchDecoder(
+                engine, settings, batch_tokens=options.batch_tokens, seed=options.seed, scored=options.scores
+            ),
             layer=layer,
             source_language=self._source_language,
             target_language=self._told.target or engine.target_language,
@@ -208,12 +211,12 @@ class Work:
         return Translation(
             source=text.source,
             text=best.text,
-            score=None if all(segment.score is None for segment in segments) else best.score,
+            score=None if all(segment.score is None for segment in segments) else _known(best.score),
             tokens=best.tokens,
             finished=best.finished,
             warnings=tuple(warnings),
             alternatives=tuple(_join(text, segments, rank=rank, split=self._options.split) for rank in ranks),
-            segments=tuple(segments),
+            segments=tuple(dataclasses.replace(segment, score=_known(segment.score)) for segment in segments),
             error=_refusal(warnings) if self._options.strict and warnings else None,
         )
 
@@ -263,6 +266,11 @@ def _segment(piece: _Piece, outcome: Outcome | None, spacing: SpacingMap | None)
         case=None if outcome is None else outcome.case,
         terms=() if outcome is None else tuple(_placed_terms(piece, outcome, spacing)),
     )
+
+
+def _known(score: float | None) -> float | None:
+    """A score; None for NaN, which search gives where no scores were asked for."""
+    return None if score is None or math.isnan(score) else score
 
 
 def _placed_terms(piece: _Piece, outcome: Outcome, spacing: SpacingMap | None) -> Iterator[TermUse]:

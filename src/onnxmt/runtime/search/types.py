@@ -18,7 +18,7 @@ read-only array, which the search copies).
 """
 
 SeeingStep: TypeAlias = Callable[[Ids, Ids | None, Ids], Floats]
-"""As `Step`, with a third argument int64 [R, S]: row r attends to the source tokens whose view[r] is 1, and no other."""
+"""As `Step`, with a third argument int64 [R, S]: row r attends to the source tokens whose view[r] is 1 alone."""
 
 
 @dataclass(frozen=True, slots=True)
