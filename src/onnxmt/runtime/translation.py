@@ -42,8 +42,8 @@ class TranslateOptions:
     `alternatives` asks for so many further candidates beside the best. `sample` draws tokens at random, by `seed` the
     same ones again. `split` cuts a text into sentences, and what is too long into parts that fit; without it a text
     goes to the model exactly as it is. `batch_tokens` bounds a batch: sentences × beams × the longest one's tokens
-    (None: 1,024, or 2,560 where batches run side by side). Without `scores` greedy search leaves them None, which saves up to
-    a tenth of the time of large batches.
+    (None: 1,024, or 2,560 where batches run side by side). Without `scores` greedy search leaves them None, which saves
+    up to a tenth of the time of large batches.
 
     `text` says what is done around each sentence (docs/text.md); the languages in it are filled in by the Translator.
     None: sentences go to the model as they stand. `glossary`: terms and what they must become (docs/glossary.md); a
