@@ -229,7 +229,9 @@ def measure_migration(
         no_baseline=reason,
         recipe={
             "workload": f"{done} single sentences of {text.name}, {beams} beams, the model's own lengths",
-            "throughput": f"the same sentences in batches of {BATCH}",
+            "throughput": "not measured: single sentences take too long"
+            if rows[-1].sentences_per_s is None
+            else f"the same sentences in batches of {BATCH}",
             "date": now(),
             "cpu": cpu_features().model or cpu_features().architecture,
             "versions": versions,
