@@ -14,7 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-PRECISIONS = ("int8", "int4", "int8-dynamic")
+# Precision, and whether the head is trimmed to the target side's tokens.
+VARIANTS = [(precision, trimmed) for precision in ("int8", "int4", "int8-dynamic") for trimmed in (False, True)]
 
 
 def onnxmt(*arguments: str | Path) -> None:
@@ -32,9 +33,11 @@ def main() -> None:
     peers = ["--peers", options.peers, "--checkpoint", options.checkpoint]
     peers += [part for pair in options.peer_python for part in ("--peer-python", pair)]
     with tempfile.TemporaryDirectory() as scratch:
-        bundles = [Path(scratch) / precision for precision in PRECISIONS]
-        for bundle, precision in zip(bundles, PRECISIONS, strict=True):
-            onnxmt("export", options.checkpoint, "--precision", precision, "-o", bundle)
+        bundles = []
+        for precision, trimmed in VARIANTS:
+            bundles.append(Path(scratch) / (f"{precision}-trimmed" if trimmed else precision))
+            extra = ["--trim-head"] if trimmed else []
+            onnxmt("export", options.checkpoint, "--precision", precision, *extra, "-o", bundles[-1])
         onnxmt("bench", *bundles, *peers, "--beams", "1,4", "--rounds", options.rounds, "--markdown")
         if options.news is not None:
             work = ["--sentences", options.news, "--limit", "1000", "--target-tokens", "source", "--beams", "1"]
