@@ -23,7 +23,11 @@ from tests.runtime.test_translator import KNOWN
 from tests.serve.test_process import SERVE, port_of
 
 pytestmark = pytest.mark.load
-COMMA_LIST = ", ".join(["umbrella", "station", "library"] * 150)[:4000]
+_WORDS = random.Random(3)
+# Lists of words without an end; no two alike, since equal parts are translated once.
+LONG_LINES = [
+    ", ".join("".join(_WORDS.choices("abcdefghijklmnoprstuvwy", k=7)) for _ in range(450))[:4000] for _ in range(6)
+]
 
 
 @pytest.fixture(params=[("1", "1"), ("1", "2")], ids=["one-worker", "two-workers"])
@@ -83,7 +87,7 @@ def test_one_unbroken_line_leaves_the_others_and_the_health_alone(server: tuple[
     order: list[str] = []
 
     def long() -> None:
-        status, found = Client(port).ask({"text": [COMMA_LIST] * 12, "beams": 8})
+        status, found = Client(port).ask({"text": LONG_LINES, "beams": 4})
         order.append("long")
         assert status == 200, found
 
@@ -132,7 +136,7 @@ def test_an_idle_service_rests(server: tuple[int, int]) -> None:
 
 def test_a_client_that_hangs_up_stops_costing(server: tuple[int, int]) -> None:
     port, _ = server
-    body = json.dumps({"text": [COMMA_LIST] * 12, "beams": 8}).encode()
+    body = json.dumps({"text": LONG_LINES, "beams": 4}).encode()
     head = f"POST /v1/translate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     connection = Client(port)
     with socket.create_connection(("127.0.0.1", port)) as leaving:
