@@ -251,6 +251,31 @@ def test_html_that_is_wrong_comes_back(text: str) -> None:
     assert document.render([unit.text for unit in document.units]).text == text
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<p>Hi there.</p", "<p>汉</p"),
+        ("<p>Hi there <b", "<p>汉 <b"),
+        ("<p>Hi there <!-- open", "<p>汉 <!-- open"),
+        ('Hi there. <p title="Good morning', '汉 <p title="Good morning'),
+        ("<p>Hi there.</p><![x[ b ]> ", "<p>汉</p><![x[ b ]> "),  # Python 3.11's parser raises AssertionError
+        ("<p>Hi there.</p><![<![<!", "<p>汉</p><![<![<!"),
+        ("<!--><p>Hi there.</p>", "<!--><p>汉</p>"),
+        ("<!-- a --!><p>Hi there.</p>", "<!-- a --!><p>汉</p>"),
+        ("<!--[if !IE]><!--><p>Hi there.</p><!--<![endif]-->", "<!--[if !IE]><!--><p>汉</p><!--<![endif]-->"),
+    ],
+)
+def test_html_markup_without_an_end_stays(text: str, expected: str) -> None:
+    assert written(text, "html", "汉") == expected
+
+
+@pytest.mark.parametrize("start", ["<a ", '<a b="', "<!--", "<!--x>", "</", "<!", "<?", "{%", "{#"])
+def test_html_is_read_in_one_pass_however_many_starts_lack_an_end(start: str) -> None:
+    """Looking for each one's end through the whole text took minutes; here the run of the tests would not end."""
+    text = start * (400_000 // len(start))
+    assert read_document(text, "html").render([None] * len(read_document(text, "html").units)).text == text
+
+
 def test_html_template_tags_keep_their_order() -> None:
     text = "<p>{% if a < b %}Good {{ name }}{% else %}Bad{% endif %} day</p>"
     assert units(text, "html") == ["Good {{ name }}<m1/>Bad<m2/> day"]

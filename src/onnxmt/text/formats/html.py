@@ -44,7 +44,10 @@ _ATTRIBUTE = re.compile(r"""(?P<name>[^\s"'<>/=]+)(?:\s*=\s*(?P<value>"[^"]*"|'[
 _SPACE = " \t\r\n\f"
 _ENTITY = re.compile(r"&(?:#[0-9]+|#[xX][0-9A-Fa-f]+|[A-Za-z][A-Za-z0-9]*);?")
 # {% if … %} of template languages: its order matters, as a tag's does.
-_TEMPLATE_TAG = re.compile(r"(\{%.*?%\}|\{#.*?#\})", re.DOTALL)
+# None holds the start of another: thousands of starts without an end are then read in one pass.
+_TEMPLATE_TAG = re.compile(r"(\{%(?:(?!\{%).)*?%\}|\{#(?:(?!\{#).)*?#\})", re.DOTALL)
+# As browsers end it; Python 3.11 does not know `<!-->` and `--!>`.
+_COMMENT = re.compile(r"<!--(?:-?>|.*?--!?>)", re.DOTALL)
 _PLACEHOLDERS = ProtectOptions(kinds=frozenset({"placeholder"}))
 
 
@@ -108,6 +111,35 @@ class _Parser(HTMLParser):
         self._found.append(
             _Event(kind=kind, start=start, end=start, name=name, attributes=tuple(attributes), empty=empty)
         )
+
+    # Markup that never ends (a tag without its `>`, a comment without `-->`) takes the rest of the text with it, as in
+    # browsers. html.parser calls it text, which would be translated away, and looks for its end from each `<` anew.
+
+    def _to_the_end(self, place: int) -> int:
+        if place >= 0:
+            return place
+        self._add("other")
+        return len(self.rawdata)
+
+    def parse_starttag(self, i: int) -> int:
+        return self._to_the_end(super().parse_starttag(i))
+
+    def parse_endtag(self, i: int) -> int:
+        return self._to_the_end(super().parse_endtag(i))
+
+    def parse_comment(self, i: int, report: bool = True) -> int:  # noqa: ARG002 - the parser's signature
+        self._add("other")
+        comment = _COMMENT.match(self.rawdata, i)
+        return comment.end() if comment else len(self.rawdata)
+
+    def parse_pi(self, i: int) -> int:
+        return self._to_the_end(super().parse_pi(i))
+
+    def parse_html_declaration(self, i: int) -> int:
+        try:
+            return self._to_the_end(super().parse_html_declaration(i))
+        except AssertionError:  # what Python 3.11 raises at a marked section that it does not know, such as <![x[
+            return self._to_the_end(self.parse_bogus_comment(i))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._add("open", tag, attrs, empty=tag in _VOID)
