@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+_LEAVE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -62,9 +64,11 @@ def room(megabytes: int) -> Iterator[Room | None]:
     try:
         yield made
     finally:
-        if made is not None:
+        until = time.monotonic() + _LEAVE_SECONDS
+        while made is not None and made.folder.exists() and time.monotonic() < until:
             with contextlib.suppress(OSError):  # a process that has just been killed may still be leaving
                 made.folder.rmdir()
+            time.sleep(0.05)
 
 
 def cpu_seconds(pid: int) -> float:

@@ -317,3 +317,35 @@ def test_queue_and_compute_time_are_told(made: Any, fake: Fake) -> None:
     found, seconds = asyncio.run(main())
     assert found.queue_seconds >= 0
     assert 0.04 < found.compute_seconds < seconds + 1
+
+
+def test_after_a_batch_of_many_the_next_waits_for_those_who_were_answered(
+    made: Any, fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onnxmt.serve.batcher._PATIENCE", 1e9)
+    monkeypatch.setattr("onnxmt.serve.batcher._MOST_PATIENCE", 30.0)
+
+    async def main() -> None:
+        batcher = made(max_wait_ms=0.0)
+        fake.gate.clear()
+        first = ask(batcher, "first")
+        await until(fake.begun.is_set)
+        many = [ask(batcher, f"many{n}") for n in range(4)]
+        fake.gate.set()
+        await asyncio.gather(first, *many)
+        assert [len(call) for call in fake.calls] == [1, 4]
+        lane = batcher._lanes[0]
+        await until(lambda: lane.patient_until > time.monotonic() + 20)
+
+        again = [ask(batcher, "again0")]
+        await asyncio.sleep(0.1)
+        assert len(fake.calls) == 2
+        again.append(ask(batcher, "again1"))
+        await asyncio.sleep(0)
+        with batcher._changed:
+            lane.patient_until = 0.0
+            batcher._changed.notify_all()
+        await asyncio.gather(*again)
+        assert fake.calls[2] == ["again0", "again1"]
+
+    asyncio.run(main())

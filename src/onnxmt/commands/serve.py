@@ -84,7 +84,7 @@ def serve(
     max_beams: Annotated[int, typer.Option(min=1, metavar="N", help="Most beams that a request may ask for.")] = 8,
     max_queue: Annotated[int, typer.Option(min=1, metavar="N", help="Most requests that wait; then 429.")] = 256,
     deadline: Annotated[float, typer.Option(min=0.1, metavar="S", help="Seconds for a request; then 504.")] = 30.0,
-    batch_tokens: Annotated[int, typer.Option(min=16, metavar="N", help="Tokens in a batch.")] = 1024,
+    batch_tokens: Annotated[int, typer.Option(min=16, metavar="N", help="Tokens in a batch.")] = 1536,
     max_wait: Annotated[
         float, typer.Option(min=0, metavar="MS", help="Milliseconds that a batch waits for more requests.")
     ] = 2.0,

@@ -17,6 +17,7 @@ class Lane:
     name: str
     waiting: deque[Job]
     running: set[Job] = field(default_factory=set)
+    patient_until: float = 0.0  # how long a batch that is not full waits for clients who have just been answered
 
     def full(self, tokens: int) -> bool:
         """Whether the first job and those that fit beside it use the budget up."""

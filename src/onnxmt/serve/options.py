@@ -51,7 +51,7 @@ class BatchOptions:
     """
 
     max_wait_ms: float = 2.0
-    max_tokens: int = 1024
+    max_tokens: int = 1536
     short_characters: int = 1_200
     give_way_ms: float = 50.0
 
