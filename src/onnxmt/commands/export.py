@@ -58,7 +58,7 @@ Layout = Annotated[
         metavar="NAME",
         help="bundle (for onnxmt itself), standard (plain ONNX operators in the files and names that Optimum and "
         "transformers.js read), single (encoder, decoder and search in one graph, for any ONNX Runtime), or "
-        "triton (that graph as a model repository).",
+        "triton (that graph as a model repository); of another than bundle, the folder is ./NAME-LAYOUT-PRECISION.",
     ),
 ]
 Opset = Annotated[

@@ -67,7 +67,7 @@ def translate(
     ] = 0,
     sampling: Annotated[bool, typer.Option("--sampling", help="Draw tokens at random instead of searching.")] = False,
     temperature: Annotated[
-        float | None, typer.Option(metavar="X", help="Sampling: below 1 bolder, above 1 more varied.")
+        float | None, typer.Option(metavar="X", help="Sampling: below 1 keeps to likelier tokens, above 1 varies more.")
     ] = None,
     top_k: Annotated[int | None, typer.Option(metavar="N", help="Sampling: from the N likeliest; 0 all.")] = None,
     top_p: Annotated[float | None, typer.Option(metavar="P", help="Sampling: from the likeliest P of 1.")] = None,
