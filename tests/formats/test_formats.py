@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from onnxmt.errors import UsageError
@@ -413,6 +415,11 @@ def test_json() -> None:
 )  # fmt: skip
 def test_json_values_that_are_for_programs_stay(value: str, is_prose: bool) -> None:
     assert units(f'["{value}"]', "json") == ([value] if is_prose else [])
+
+
+@pytest.mark.parametrize("value", ["a." * 50_000, "aB" * 50_000 + " .", "a-" * 50_000])
+def test_json_values_are_judged_in_one_pass(value: str) -> None:
+    assert "".join(units(json.dumps([value]), "json")) in {value, ""}
 
 
 def test_json_paths() -> None:

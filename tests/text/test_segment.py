@@ -372,3 +372,18 @@ def test_passes_through(text):
 )
 def test_does_not_pass_through(text):
     assert not passes_through(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Good morning." + "_" * 200 + " x",  # a form to fill in: doubled in time with every mark, for ever
+        "Good morning." + "*" * 200 + "x",
+        "!" * 200_000,
+        "?!…" * 10_000 + " x",
+    ],
+)
+def test_runs_of_marks_are_read_in_one_pass(text: str) -> None:
+    """Such a text once kept the process busy for minutes or years; here the run of the tests would not end."""
+    segments = segment_text(text)
+    assert "".join(segment.text + segment.separator for segment in segments) == text

@@ -37,11 +37,12 @@ _LIST_MARKER = re.compile(
     r"[-*•‣▪–—·>#+]+"
     r"|[(\[（]?(?:\d{1,3}(?:\.\d{1,3})*|[ivxlcIVXLC]{1,6}|[A-Za-z]|[一二三四五六七八九十]{1,3})[.)\]）]+"
 )
-_CLOSING_MARKUP = r"(?:\*\*|__|</\w{1,20}>|\[\d{1,4}\]|[¹²³⁰⁴-⁹]|[)\]*_`])"
+# One way only to read a run of marks: with `**` beside `*`, "Name.________" (a form) would take years.
+_CLOSING_MARKUP = r"(?:</\w{1,20}>|\[\d{1,4}\]|[¹²³⁰⁴-⁹]|[)\]*_`])"
 _MISSED_END = re.compile(
     rf"(?:(?P<marks>[.!?…](?P<markup>{_CLOSING_MARKUP}+))|(?<=\w)…)(?=\s+[{re.escape(_OPENING)}]{{0,2}}[A-Z\d])"
 )
-_HIDDEN_END = re.compile(rf"[.!?…]+[\"'”’)\]]*(?=\s+[{re.escape(_OPENING)}]{{0,2}}[A-Z])")
+_HIDDEN_END = re.compile(rf"(?<![.!?…])[.!?…]+[\"'”’)\]]*(?=\s+[{re.escape(_OPENING)}]{{0,2}}[A-Z])")
 _HIDDEN_CJK_END = re.compile(f"[。！？]+[{re.escape(_CJK_CLOSING)}]*")
 _NO_SPACE_END = re.compile(r"[.!?][\"'”’)\]]*$")
 _QUOTED_END = re.compile(r"[.!?…][\"'”’»]+$")

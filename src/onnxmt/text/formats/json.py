@@ -29,8 +29,11 @@ _NAMES = frozenset({
     "mimetype", "hash", "checksum", "sha", "sha256", "color", "colour", "email", "date", "timestamp", "licence",
     "license", "spdxid", "purl", "bom-ref"
 })  # fmt: skip
-# One word that is written as identifiers are: a_b, a-b, a.b, a/b, aB, lower case, A_B, with digits, #ff0000.
-_IDENTIFIER = re.compile(r"[a-z]+|\S*[_/\\.:#@=+*$0-9-]\S*[\w)]|\S*[a-z][A-Z]\S*|[A-Z]+(?:_[A-Z]+)+")
+# One word that is written as identifiers are: a_b, a-b, a.b, a/b, aB, lower case, A_B, with digits, #ff0000. Read in
+# one pass: of what makes it one the first counts, and a word has no space.
+_IDENTIFIER = re.compile(
+    r"[a-z]+|[^\s_/\\.:#@=+*$0-9-]*[_/\\.:#@=+*$0-9-]\S*[\w)]|(?!\S*\s)\S*?[a-z][A-Z]\S*|[A-Z]+(?:_[A-Z]+)+"
+)
 _PATH_STEP = re.compile(r"[A-Za-z_$][\w$-]*")
 
 
