@@ -19,6 +19,7 @@ import http.client
 import json
 import os
 import platform
+import signal
 import socket
 import statistics
 import subprocess
@@ -362,6 +363,7 @@ def main() -> None:
     at = given.index("--") if "--" in given else len(given)
     options = parser.parse_args(given[:at])
     options.serve = given[at + 1 :]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the services end too
     with tempfile.TemporaryDirectory() as scratch, room(options.memory) as cgroup:
         report = measure(options, cgroup, Path(scratch))
     if options.json:
