@@ -1,7 +1,7 @@
 # onnxmt as a service: no torch, no compiler, no root.
 #   docker build -t onnxmt .                                     a bundle is mounted at /bundle, or the demo is served
 #   docker build -t en-zh --target baked --build-arg BUNDLE=en-zh .   the bundle in folder en-zh is part of the image
-ARG PYTHON=3.13
+ARG PYTHON=3.11
 
 FROM python:${PYTHON}-slim AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_COMPILE=1

@@ -343,3 +343,14 @@ def test_throughput_gives_the_same_lines() -> None:
     assert alone.code == many.code == 0
     assert many.lines == alone.lines
     assert "mode is 'fast'; allowed: latency, throughput" in invoke("translate", "--mode", "fast", "Yes.").error()
+
+
+@pytest.mark.parametrize("name", ["in.txt", "in.md"])
+def test_an_input_is_never_overwritten(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text("Good morning.\n", encoding="utf-8")
+    (tmp_path / "link").symlink_to(path)
+    for output in (path, tmp_path / "link", tmp_path / "." / name):
+        assert "which would be lost" in invoke("translate", "-f", path, "-o", output).error()
+    assert path.read_text(encoding="utf-8") == "Good morning.\n"
+    assert sorted(one.name for one in tmp_path.iterdir()) == sorted(["link", name])

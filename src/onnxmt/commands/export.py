@@ -104,7 +104,8 @@ def export(
     """Write an unverified bundle, or files for other runtimes.
 
     --layout says which files. A bundle needs neither PyTorch nor a recording for this; it says `unverified` wherever it
-    is shown, until `onnxmt verify BUNDLE --write` has judged it. A layout is compared with our own graphs before it
+    is shown, until `onnxmt verify BUNDLE --reference MODEL
+    --write` has judged it. A layout is compared with our own graphs before it
     appears. Prints the folder's path.
 
     \b

@@ -212,6 +212,7 @@ def translate(
             attributes=attributes, meta=meta, json_paths=tuple(json_path or ()), redo=redo, fuzzy=fuzzy
         ),
     )
+    _refuse_overwriting(file or [], output)
     if ray:
         refuse_idle_flags(document, why="with --ray")
         if cache or cache_file is not None:
@@ -267,6 +268,17 @@ def translate(
                 _tell(line, translation, progress)
     if failed:
         raise typer.Exit(1)
+
+
+def _refuse_overwriting(files: list[Path], output: Path | None) -> None:
+    """The source text would be lost."""
+    from onnxmt.errors import UsageError
+
+    if output is None or not output.is_file():
+        return
+    for path in files:
+        if path.is_file() and path.samefile(output):
+            raise UsageError(f"the output {output} is the input {path}, which would be lost: name another file")
 
 
 def _translated(lines: Source, translator: Translator, options: TranslateOptions) -> Iterator[tuple[Line, Translation]]:

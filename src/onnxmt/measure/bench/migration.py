@@ -169,7 +169,9 @@ class MigrationSpeed:
         if self.baseline is not None:
             console.print(f"{self.baseline.median_ms / self.own.median_ms:.1f} times as fast as PyTorch (medians).")
         else:
-            console.print(f"No PyTorch baseline: {self.no_baseline}.")
+            console.print(
+                f"No PyTorch baseline: {self.no_baseline}.", markup=False
+            )  # it names extras: onnxmt[reference]
 
 
 @dataclass(kw_only=True)

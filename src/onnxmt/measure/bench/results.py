@@ -135,7 +135,7 @@ class BenchReport:
                     f"({part.sentences} sentences): P50 {part.median_ms:.1f} ms, P99 {part.p99_ms:.1f} ms"
                 )
         for note in self._notes():
-            console.print(note)
+            console.print(note, markup=False)
 
     def _notes(self) -> list[str]:
         recipe = self.recipe
