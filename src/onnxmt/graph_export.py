@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnxmt.checkpoint import WeightSpec, check_weights, tied_group
 from onnxmt.errors import MissingExtraError, OutputError, UsageError
-from onnxmt.manifest import GraphInfo, Precision, TensorInfo
+from onnxmt.manifest import GraphInfo, Graphs, Precision, ShortlistInfo, TensorInfo
 from onnxmt.precision import ActivationRange, Calibration, Recipe
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from onnxmt.models.graphs import Architecture
 
 ENCODER_FILE, DECODER_FILE, WEIGHTS_FILE = "encoder.onnx", "decoder.onnx", "weights.bin"
+HEAD_FILE = "head.onnx"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,18 @@ class ExportedGraphs:
     untied: tuple[str, ...]
     calibration: Mapping[str, Any] | None = None
     trimming: HeadTrimming | None = None
+    head: GraphInfo | None = None
+    shortlist: ShortlistInfo | None = None
+
+    @property
+    def graphs(self) -> Graphs:
+        """What the manifest says of the graphs."""
+        return Graphs(encoder=self.encoder, decoder=self.decoder, weights=(self.weights_file,), head=self.head)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names of the graphs and of their weights."""
+        return (*(graph.file for graph in self.graphs.all), self.weights_file)
 
     @property
     def precision(self) -> Precision:
@@ -50,6 +63,7 @@ class ExportedGraphs:
             keep_fp32=self.recipe.keep_fp32,
             calibration=self.calibration,
             trimmed_head=None if self.trimming is None else self.trimming.for_manifest(),
+            shortlist=self.shortlist,
         )
 
 
@@ -64,21 +78,22 @@ def export_graphs(
     """Write encoder.onnx, decoder.onnx and weights.bin to `folder`.
 
     `calibration` holds the ranges that `measure.calibrate` measured, for recipes with int8-static, and `trimming` the
-    tokens that a trimmed head keeps, for recipes with one. Raises UnsupportedModelError, WeightsError (every problem at
+    tokens that a trimmed head keeps, for recipes with one. With a shortlist there is head.onnx as well; the table of
+    candidates is the caller's to write (`shortlisting`). Raises UnsupportedModelError, WeightsError (every problem at
     once), UsageError for a recipe that does not fit the model, and OutputError.
     """
     _require_export_extra()
     if precision.trim_head != (trimming is not None):
         raise ValueError("a recipe with a trimmed head needs the tokens to keep, and no other recipe takes them")
     from onnxmt.models import architecture_of
-    from onnxmt.models.graphs import decoder_model, encoder_model
+    from onnxmt.models.graphs import FedHead, decoder_model, encoder_model, head_model
     from onnxmt.models.layers import StoredTensor, TableRows, WeightBinding, weighted_modules
     from onnxmt.precision.half import to_half
     from onnxmt.weights_file import WeightsFile
 
     architecture = architecture_of(checkpoint.config)
     ties = resolve_ties(checkpoint, architecture)
-    trees = (architecture.encoder_graph(), architecture.decoder_graph())
+    trees = [architecture.encoder_graph(), architecture.decoder_graph()]
     _check(checkpoint, architecture, trees, ties)
     ranges = calibration.ranges if calibration is not None and precision.calibrated else {}
     _check_recipe(precision, trees, ranges)
@@ -90,31 +105,35 @@ def export_graphs(
         ranges=ranges,
     )
     sizes = architecture.dimensions
-    for tree, whole in zip(trees, (True, False), strict=True):
+    if precision.shortlist:
+        trees.append(architecture.decoder_graph().head_graph())
+    for tree, whole in zip(trees, (True, False, False)[: len(trees)], strict=True):
         rows = None
         if trimming is not None:
             rows = TableRows(kept=trimming.kept.ids, vocabulary=trimming.kept.vocabulary, whole=whole)
         for path, module in weighted_modules(tree):
             module.attach(path, dataclasses.replace(binding, rows=rows))
     scored = sizes if trimming is None else dataclasses.replace(sizes, target_vocab_size=trimming.kept.count)
-    models = (encoder_model(trees[0], sizes), decoder_model(trees[1], scored))
+    heads = [head_model(tree, sizes) for tree in trees[2:]]
+    fed = FedHead(*_named_outputs(heads[0])) if heads else None
+    models = (encoder_model(trees[0], sizes), decoder_model(trees[1], scored, fed=fed), *heads)
     if trimming is not None:
         models[1].metadata_props.update(trimming.kept.metadata())
     if precision.half:
-        for tree, model in zip(trees, models, strict=True):
+        for tree, model in zip(trees, models, strict=True):  # no heads among them: refused by the recipe
             to_half(model, _half_weights(architecture, tree, precision), stored=StoredTensor)
     try:
         with WeightsFile(folder / WEIGHTS_FILE) as file:
             for model in models:
                 file.externalise(model)
-        encoder, decoder = (
-            _save(model, folder / name) for model, name in zip(models, (ENCODER_FILE, DECODER_FILE), strict=True)
-        )
+        names = (ENCODER_FILE, DECODER_FILE, HEAD_FILE)[: len(models)]
+        saved = [_save(model, folder / name) for model, name in zip(models, names, strict=True)]
     except OSError as error:
         raise OutputError(f"cannot write the graphs to {folder}: {error.strerror or error}") from error
     return ExportedGraphs(
-        encoder=encoder,
-        decoder=decoder,
+        encoder=saved[0],
+        decoder=saved[1],
+        head=saved[2] if heads else None,
         weights_file=WEIGHTS_FILE,
         dimensions=architecture.dimensions,
         recipe=precision,
@@ -200,6 +219,12 @@ def _half_weights(architecture: Architecture, tree: Any, recipe: Recipe) -> set[
         for name in ("weight", "others_weight")
         if module.precision(path, recipe) == "fp16" and not any(matches(pattern, path) for pattern in wide)
     }
+
+
+def _named_outputs(model: ir.Model) -> tuple[Any, Any | None]:
+    """The rows and, where there is one, the bias that a graph of candidates gives."""
+    outputs = list(model.graph.outputs)
+    return outputs[0], outputs[1] if len(outputs) > 1 else None
 
 
 def _save(model: ir.Model, path: Path) -> GraphInfo:

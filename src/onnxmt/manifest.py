@@ -60,11 +60,39 @@ class TrimmedHead:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ShortlistInfo:
+    """A table in `file` of the target tokens that are candidates for each source token (docs/bundle-format.md).
+
+    Learnt from `pairs` pairs of lines, of which `left_out` more were empty or too long; at most `per_token` for each
+    source token, `candidates` in all, and `always` for every sentence.
+    """
+
+    file: str
+    pairs: int
+    left_out: int
+    per_token: int
+    always: int
+    candidates: int
+
+    def __post_init__(self) -> None:
+        check_relative(self.file)
+
+    @property
+    def words(self) -> str:
+        """What a person is told of it."""
+        return (
+            f"a shortlist for each sentence: {self.always:,} tokens always, and at most {self.per_token} learnt for "
+            f"each source token, from {self.pairs:,} pairs of lines"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Precision:
     """The number format of each component's weights, for example "fp32" or "int8".
 
     `keep_fp32` are patterns of layers that are in fp32 all the same, `calibration` says on what the ranges of
-    activations were measured, where there are any. `trimmed_head` is there where the head does not score every token.
+    activations were measured, where there are any. `trimmed_head` is there where the head does not score every token,
+    `shortlist` where it scores those that are likely for the sentence.
     """
 
     encoder: str
@@ -75,6 +103,7 @@ class Precision:
     keep_fp32: tuple[str, ...] = records.added(())
     calibration: Mapping[str, Any] | None = records.added(None)
     trimmed_head: TrimmedHead | None = records.added(None)  # noqa: RUF009 (a field, as dataclasses.field gives)
+    shortlist: ShortlistInfo | None = records.added(None)  # noqa: RUF009
 
     @property
     def scored(self) -> int | None:
@@ -85,7 +114,7 @@ class Precision:
     def exact(self) -> bool:
         """Whether every component is fp32, and whole, so that the graphs must equal PyTorch."""
         parts = (self.encoder, self.decoder, self.cross_kv, self.lm_head, self.embedding)
-        return all(part == "fp32" for part in parts) and self.trimmed_head is None
+        return all(part == "fp32" for part in parts) and self.trimmed_head is None and self.shortlist is None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,11 +140,17 @@ class GraphInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Graphs:
-    """The two graphs of format 1 and the external data files that both map."""
+    """The two graphs of format 1 and the external data files that they map; `head` is there with a shortlist."""
 
     encoder: GraphInfo
     decoder: GraphInfo
     weights: tuple[str, ...]
+    head: GraphInfo | None = records.added(None)  # noqa: RUF009
+
+    @property
+    def all(self) -> tuple[GraphInfo, ...]:
+        """Every graph that there is."""
+        return (self.encoder, self.decoder, *(() if self.head is None else (self.head,)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,12 +257,20 @@ class Manifest:
         paths = [entry.path for entry in self.files]
         if twice := sorted({path for path in paths if paths.count(path) > 1}):
             raise ValueError(f"files lists {', '.join(twice)} more than once")
+        if (self.graphs.head is None) != (self.precision.shortlist is None):
+            raise ValueError("graphs.head and precision.shortlist are there together, or neither is")
 
     @property
     def required_files(self) -> tuple[str, ...]:
         """The files that a program cannot run the bundle without, the tokenizer's apart."""
-        graphs = self.graphs
-        return (graphs.encoder.file, graphs.decoder.file, *graphs.weights, CONFIG_NAME, GENERATION_CONFIG_NAME)
+        graphs, shortlist = self.graphs, self.precision.shortlist
+        return (
+            *(graph.file for graph in graphs.all),
+            *graphs.weights,
+            *(() if shortlist is None else (shortlist.file,)),
+            CONFIG_NAME,
+            GENERATION_CONFIG_NAME,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object, `format_version` first: a reader must see it before anything else."""

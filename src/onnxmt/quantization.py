@@ -17,7 +17,7 @@ from onnxmt.errors import QualityGateError, SizeLimitError, UsageError
 from onnxmt.fp32_weights import checkpoint_of, float_leftovers
 from onnxmt.graph_export import ExportedGraphs, export_graphs
 from onnxmt.head_trimming import HeadTrimming, plan_trimming
-from onnxmt.manifest import Graphs, Manifest
+from onnxmt.manifest import Manifest
 from onnxmt.measure.calibrate import calibrate, calibration_texts
 from onnxmt.measure.calibration_options import CalibrationOptions
 from onnxmt.measure.direction import requested_language
@@ -30,7 +30,8 @@ from onnxmt.precision import PRESETS, Calibration, Recipe, search_order
 from onnxmt.progress import Progress, Silent
 from onnxmt.runtime.cpu_features import cpu_features
 from onnxmt.runtime.session import RuntimeOptions
-from onnxmt.runtime.translator import Translator
+from onnxmt.runtime.translator import Translator, load_model_of
+from onnxmt.shortlisting import LearntShortlist, ShortlistOptions, learn_shortlist
 
 if TYPE_CHECKING:
     from onnxmt.checkpoint import Checkpoint
@@ -44,7 +45,10 @@ _TRIAL = ".trial"
 
 @dataclass(frozen=True, kw_only=True)
 class QuantizeOptions:
-    """How to quantise. `gate`, `limits` and `evaluation` as in MigrateOptions; a search needs the gate."""
+    """How to quantise. `gate`, `limits` and `evaluation` as in MigrateOptions; a search needs the gate.
+
+    `shortlist`: what a shortlist is learnt from; `precision` is then that of the recipe with it. Raises UsageError.
+    """
 
     precision: Recipe = PRESETS["int8"]
     calibration: CalibrationOptions = field(default_factory=CalibrationOptions)
@@ -52,10 +56,15 @@ class QuantizeOptions:
     limits: GateLimits = field(default_factory=GateLimits)
     evaluation: EvaluationSet | None = None
     overwrite: bool = False
+    shortlist: ShortlistOptions | None = None
 
     def __post_init__(self) -> None:
         if self.gate not in GATE_MODES:
             raise UsageError(f"the gate is {self.gate!r}; allowed: {', '.join(GATE_MODES)}")
+        if self.shortlist is not None and not self.precision.shortlist:
+            object.__setattr__(self, "precision", self.precision.with_shortlist())
+        if self.precision.shortlist and self.shortlist is None:
+            raise UsageError(f"precision {self.precision.name!r}: a shortlist needs a text to be learnt from")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +121,8 @@ def quantize(
     with _Source.opened(source, options, judge, progress) as fp32:
         if options.precision.trim_head:
             fp32.trimming()  # refused before the long work
+        if options.shortlist is not None:
+            fp32.learn(options.shortlist)
         fp32.prepare_gate()
         with BundleWriter(output, overwrite=options.overwrite) as writer:
             built = fp32.build(options.precision, writer.folder)
@@ -138,6 +149,8 @@ def search(
     options, progress = options or QuantizeOptions(), progress or Silent()
     if options.gate == "off":
         raise UsageError("a search compares each recipe with fp32: leave --gate off out")
+    if options.shortlist is not None:
+        raise UsageError("a search has no shortlist: search first, and learn one for the precision that is found")
     kept = options.precision.keep_fp32
     candidates = [recipe.keeping(kept) if kept else recipe for recipe in recipes or search_order()]
     if options.precision.trim_head:
@@ -241,6 +254,7 @@ class _Source:
     calibration: Calibration | None = None
     texts: EvaluationSet | None = None
     baseline: Outputs | None = None
+    learnt: LearntShortlist | None = None
 
     @classmethod
     @contextmanager
@@ -262,7 +276,7 @@ class _Source:
     def sizes(self) -> dict[str, int]:
         """Bytes of each graph and weights file."""
         graphs = self.manifest.graphs
-        names = (graphs.encoder.file, graphs.decoder.file, *graphs.weights)
+        names = (*(graph.file for graph in graphs.all), *graphs.weights)
         return {entry.path: entry.bytes for entry in self.manifest.files if entry.path in names}
 
     @property
@@ -293,7 +307,20 @@ class _Source:
         self.progress.step(f"build the graphs in {recipe.name}")
         folder.mkdir(exist_ok=True)
         trimming = self.trimming() if recipe.trim_head else None
-        return export_graphs(self.checkpoint, folder, precision=recipe, calibration=self.calibration, trimming=trimming)
+        exported = export_graphs(
+            self.checkpoint, folder, precision=recipe, calibration=self.calibration, trimming=trimming
+        )
+        if recipe.shortlist:
+            assert self.learnt is not None
+            self.learnt.table.save(folder / self.learnt.info.file)
+            exported = dataclasses.replace(exported, shortlist=self.learnt.info)
+        return exported
+
+    def learn(self, options: ShortlistOptions) -> None:
+        """Learn the candidates of each source token. Raises UsageError."""
+        self.progress.step("learn the shortlist")
+        vocabulary = self.manifest.dimensions.target_vocabulary
+        self.learnt = learn_shortlist(self.translator, options, vocabulary=vocabulary, progress=self.progress.advance)
 
     def trimming(self) -> HeadTrimming:
         """Return the tokens that a trimmed head keeps. Raises UsageError where the model has nothing to trim."""
@@ -304,7 +331,7 @@ class _Source:
     def build(self, recipe: Recipe, folder: Path) -> _Candidate:
         """Write the graphs, refuse them where they are no smaller, load them and run a few steps."""
         exported = self.export(recipe, folder)
-        size = _bytes(folder, (exported.encoder.file, exported.decoder.file, exported.weights_file))
+        size = _bytes(folder, exported.files)
         require_smaller(recipe, size, self.bytes)
         self.progress.step("run them")
         candidate = _Candidate(exported=exported, folder=folder, translator=self._loaded(exported, folder), bytes=size)
@@ -312,12 +339,10 @@ class _Source:
         return candidate
 
     def _loaded(self, exported: ExportedGraphs, folder: Path) -> Translator:
-        from onnxmt.runtime.decoder import load_model
-
-        positions = self.manifest.dimensions.positions
+        bundle = Bundle(folder=folder, manifest=self._manifest(exported))
         return Translator(
-            bundle=Bundle(folder=folder, manifest=self._manifest(exported)),
-            model=load_model(folder, positions=positions, options=RuntimeOptions()),
+            bundle=bundle,
+            model=load_model_of(bundle, options=RuntimeOptions()),
             tokenizer=self.translator.tokenizer,
             settings=self.translator.settings,
             runtime=RuntimeOptions(),
@@ -359,7 +384,7 @@ class _Source:
                 path.rename(writer.folder / path.name)
             built.folder.rmdir()
         self._copy_others(writer.folder)
-        files = [writer.folder / name for name in (built.exported.encoder.file, built.exported.decoder.file)]
+        files = [writer.folder / graph.file for graph in built.exported.graphs.all]
         leftovers = float_leftovers(files)
         missed = () if quality is None else tuple(f"a quality limit was missed: {miss}" for miss in quality.misses)
         finished = commit_with_report(writer, manifest)
@@ -377,7 +402,7 @@ class _Source:
         from onnxmt.measure.quality import EVALUATION_NAME
 
         graphs = self.manifest.graphs
-        left = {graphs.encoder.file, graphs.decoder.file, *graphs.weights, EVALUATION_NAME, REPORT_NAME}
+        left = {*(graph.file for graph in graphs.all), *graphs.weights, EVALUATION_NAME, REPORT_NAME}
         for entry in self.manifest.files:
             if entry.path not in left:
                 (folder / entry.path).parent.mkdir(parents=True, exist_ok=True)
@@ -392,7 +417,7 @@ class _Source:
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             recipe=exported.recipe.name,
             precision=exported.precision,
-            graphs=Graphs(encoder=exported.encoder, decoder=exported.decoder, weights=(exported.weights_file,)),
+            graphs=exported.graphs,
             verification=verification,
             quality=None,
             speed=None,

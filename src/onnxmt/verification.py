@@ -23,10 +23,10 @@ from onnxmt.measure.verdict import VerificationReport
 from onnxmt.measure.verify import Candidate
 from onnxmt.measure.verify import verify as compare
 from onnxmt.progress import Progress, Silent
-from onnxmt.runtime.decoder import load_model
 from onnxmt.runtime.direction import settings_for, settle, source_language
 from onnxmt.runtime.settings import GenerationSettings
 from onnxmt.runtime.tokenizer import TokenizerSpec, load_tokenizer
+from onnxmt.runtime.translator import load_model_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,14 +149,8 @@ def _candidate(bundle: Bundle, *, source: str | None, target: str | None) -> Can
     direction = settle(
         tokenizer, settings, source=source or codes.default_source, target=target or codes.default_target
     )
-    graphs = load_model(
-        folder,
-        encoder=manifest.graphs.encoder.file,
-        decoder=manifest.graphs.decoder.file,
-        positions=manifest.dimensions.positions,
-    )
     return Candidate(
-        graphs=graphs,
+        graphs=load_model_of(bundle),
         tokenizer=tokenizer,
         settings=settings_for(tokenizer, settings, direction.target),
         direction=direction,

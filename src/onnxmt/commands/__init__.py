@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 # The order of the help; a verb that is not listed here comes under "More".
 SECTIONS: Mapping[str, tuple[str, ...]] = {
-    "Make a bundle": ("migrate", "export", "quantize", "verify"),
+    "Make a bundle": ("migrate", "export", "quantize", "shortlist", "verify"),
     "Use it": ("translate", "serve", "inspect"),
     "Measure it": ("evaluate", "bench", "plan", "report"),
     "Keep versions": ("models",),

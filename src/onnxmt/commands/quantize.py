@@ -106,7 +106,7 @@ def quantize(
     if explain:
         _explain(bundle, options, as_json=as_json)
     else:
-        _write(bundle, output, options, search=search, as_json=as_json)
+        write(bundle, output, options, search=search, as_json=as_json)
 
 
 def _explain(bundle: Path, options: QuantizeOptions, *, as_json: bool) -> None:
@@ -122,7 +122,8 @@ def _explain(bundle: Path, options: QuantizeOptions, *, as_json: bool) -> None:
     print(f"Without the worst: {found.command(str(bundle))}")
 
 
-def _write(bundle: Path, output: Path | None, options: QuantizeOptions, *, search: bool, as_json: bool) -> None:
+def write(bundle: Path, output: Path | None, options: QuantizeOptions, *, search: bool, as_json: bool) -> None:
+    """Run `quantize`, or with `search` its search, and show what came of it."""
     from onnxmt.commands._console import stdout_console, step_progress
     from onnxmt.commands._options import bundle_folder
     from onnxmt.errors import QualityGateError

@@ -93,7 +93,10 @@ class ModelFolder:
 
 
 def read_folder(folder: Path) -> ModelFolder:
-    """Load every graph in a folder and its `onnx` folder. Raises UsageError where there is none."""
+    """Load every graph in a folder and its `onnx` folder.
+
+    Raises UsageError where there is none, and for a bundle with a shortlist.
+    """
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder: doctor examines a folder of ONNX graphs")
     paths = sorted([*folder.glob("*.onnx"), *folder.glob("onnx/*.onnx"), *folder.glob("1/*.onnx")])
@@ -101,6 +104,11 @@ def read_folder(folder: Path) -> ModelFolder:
         raise UsageError(f"{folder} has no .onnx file, nor has its folder onnx: there is nothing to examine")
     read = ModelFolder(folder=folder, is_bundle=(folder / MANIFEST_NAME).is_file())
     read.config, read.generation = (_object(read, name) for name in ("config.json", "generation_config.json"))
+    if read.is_bundle and read.precision.get("shortlist"):
+        raise UsageError(
+            f"{folder} is a bundle with a shortlist: its decoder is fed its head from a table, which doctor's probes "
+            "do not do. Check it with: onnxmt verify, and its quality with: onnxmt evaluate"
+        )
     graphs: dict[str, list[GraphFile]] = {}
     for path in paths:
         mark = found[1] if (found := _MARK.search(path.stem)) else ""

@@ -51,7 +51,7 @@ def bundle_page(bundle: Bundle) -> str:
             _provenance(bundle),
             _verification(manifest),
             _model(manifest),
-            *(_graph(graph) for graph in (manifest.graphs.encoder, manifest.graphs.decoder)),
+            *(_graph(graph) for graph in manifest.graphs.all),
             _decoding(bundle),
             _running(),
             *_measured(manifest),
@@ -122,9 +122,12 @@ def _model(manifest: Manifest) -> Section:
     section.add("positions", positions)
     formats = records.to_json(manifest.precision)
     formats.pop("trimmed_head", None)
+    formats.pop("shortlist", None)
     section.add("precision", ", ".join(f"{name} {value}" for name, value in formats.items()))
     if (head := manifest.precision.trimmed_head) is not None:
         section.add("head", f"trimmed to {head.rows:,} of {head.of:,} tokens: {head.why}")
+    if (shortlist := manifest.precision.shortlist) is not None:
+        section.add("head", shortlist.words)
     return section
 
 
@@ -154,11 +157,7 @@ def _tensors(tensors: tuple[TensorInfo, ...]) -> list[str]:
 
 
 def _dynamic_axes(manifest: Manifest) -> list[str]:
-    tensors = [
-        tensor
-        for graph in (manifest.graphs.encoder, manifest.graphs.decoder)
-        for tensor in (*graph.inputs, *graph.outputs)
-    ]
+    tensors = [tensor for graph in manifest.graphs.all for tensor in (*graph.inputs, *graph.outputs)]
     return list(dict.fromkeys(axis for tensor in tensors for axis in tensor.axes if isinstance(axis, str)))
 
 

@@ -28,15 +28,17 @@ def require_finite(translator: Translator, *, label: str) -> None:
         mask = np.ones_like(ids)
         cross = model.encode(ids, mask)
         _require_numbers(cross, text, label, "the encoder")
+        scored = model.scored(ids, mask)
+        _require_numbers(dict(scored.feeds), text, label, "the head")
         past = model.empty_past(1)
         token = translator.settings.decoder_start_token_id
         for step in range(1, STEPS + 1):
             fed = np.array([[token]], dtype=np.int64)
-            outputs = model.run_decoder({"input_ids": fed, "attention_mask": mask, **cross, **past})
+            outputs = model.run_decoder({"input_ids": fed, "attention_mask": mask, **cross, **past, **scored.feeds})
             _require_numbers(outputs, text, label, f"decoder step {step}")
             past = {name: outputs[f"present.{name.removeprefix('past.')}"] for name in past}
             best = int(outputs["logits"][0].argmax())
-            token = best if model.kept is None else int(model.kept.ids[best])
+            token = best if scored.kept is None else int(scored.kept.ids[best])
 
 
 def _require_numbers(outputs: dict[str, NDArray[np.generic]], text: str, label: str, place: str) -> None:

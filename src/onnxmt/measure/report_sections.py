@@ -51,10 +51,11 @@ def provenance(manifest: Manifest) -> Section:
         ("precision", ", ".join(f"{name} {getattr(precision, name)}" for name in COMPONENTS)),
         *([("kept in fp32", ", ".join(precision.keep_fp32))] if precision.keep_fp32 else []),
         *([("head", f"trimmed to {head.rows:,} of {head.of:,} tokens: {head.why}")] if head else []),
+        *([("head", precision.shortlist.words)] if precision.shortlist else []),
         *([("calibration", _flat_text(precision.calibration))] if precision.calibration else []),
         *(
             (graph.file, f"opset {graph.opset}, IR {graph.ir_version}, {sum(graph.operators.values())} nodes")
-            for graph in (manifest.graphs.encoder, manifest.graphs.decoder)
+            for graph in manifest.graphs.all
         ),
         ("made with", ", ".join(f"{name} {version}" for name, version in manifest.tools.items())),
         *([("CPU", _flat_text(manifest.cpu))] if manifest.cpu else []),

@@ -25,6 +25,13 @@ class DecoderOutputs(NamedTuple):
     present: list[CrossKeyValue]
 
 
+class FedHead(NamedTuple):
+    """Rows of the output projection [K, d_model] and of its bias [K], None where there is none."""
+
+    weight: Any
+    bias: Any | None
+
+
 class Architecture(Protocol):
     """A model's settings, able to build its two module trees."""
 
@@ -78,6 +85,9 @@ def _key_values(builder: GraphBuilder, kind: str, stack: StackConfig, length: st
     ]
 
 
+HEAD_WEIGHT, HEAD_BIAS = "head.weight", "head.bias"
+
+
 def _output(builder: GraphBuilder, value: Any, name: str, shape: list[str | int]) -> None:
     value.shape, value.type = ir.Shape(shape), ir.TensorType(ir.DataType.FLOAT)
     builder.add_output(value, name)
@@ -91,6 +101,11 @@ def _add_key_values(
             _output(builder, value, f"{kind}.{i}.{part}", ["batch", stack.heads, length, stack.head_dim])
 
 
+def _fed_input(builder: GraphBuilder, value: Any | None) -> Any | None:
+    """An input of the name and shape of another graph's output; None stays None."""
+    return None if value is None else builder.input(value.name, ir.DataType.FLOAT, list(value.shape))
+
+
 def encoder_model(tree: nn.Module, dimensions: Dimensions) -> ir.Model:
     """Emit the encoder graph: input_ids, attention_mask int64 [batch, source] → cross.{i}.key|value."""
     builder = _builder("encoder")
@@ -101,14 +116,37 @@ def encoder_model(tree: nn.Module, dimensions: Dimensions) -> ir.Model:
     return _model(builder)
 
 
-def decoder_model(tree: nn.Module, dimensions: Dimensions) -> ir.Model:
-    """Emit the decoder graph: input_ids [batch, target], attention_mask, cross.*, past.* → logits, present.*."""
+def head_model(tree: nn.Module, dimensions: Dimensions) -> ir.Model:
+    """Emit the graph of candidates: tokens int64 [candidates] → head.weight [candidates, d_model], head.bias."""
+    builder = _builder("head")
+    tokens = builder.input("tokens", ir.DataType.INT64, ["candidates"])
+    found = tree(builder.op, tokens)
+    _output(builder, found.weight, HEAD_WEIGHT, ["candidates", dimensions.d_model])
+    if found.bias is not None:
+        _output(builder, found.bias, HEAD_BIAS, ["candidates"])
+    return _model(builder)
+
+
+def decoder_model(tree: nn.Module, dimensions: Dimensions, *, fed: FedHead | None = None) -> ir.Model:
+    """Emit the decoder graph: input_ids [batch, target], attention_mask, cross.*, past.* → logits, present.*.
+
+    `fed`: outputs of the graph of candidates, which become inputs of the same names; logits are [batch, candidates].
+    """
     builder = _builder("decoder")
     ids = builder.input("input_ids", ir.DataType.INT64, ["batch", "target"])
     mask = builder.input("attention_mask", ir.DataType.INT64, ["batch", "source"])
     cross = _key_values(builder, "cross", dimensions.decoder, "source")
     past = _key_values(builder, "past", dimensions.decoder, "past")
-    outputs = tree(builder.op, ids, builder.op.Cast(mask, to=ir.DataType.INT32), cross, past)
-    _output(builder, outputs.logits, "logits", ["batch", dimensions.target_vocab_size])
+    head = None if fed is None else FedHead(*(_fed_input(builder, value) for value in fed))
+    outputs = tree(
+        builder.op,
+        ids,
+        builder.op.Cast(mask, to=ir.DataType.INT32),
+        cross,
+        past,
+        *([] if head is None else [head]),
+    )
+    scored = dimensions.target_vocab_size if head is None else "candidates"
+    _output(builder, outputs.logits, "logits", ["batch", scored])
     _add_key_values(builder, outputs.present, "present", dimensions.decoder, "present")
     return _model(builder)

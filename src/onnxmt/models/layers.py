@@ -393,6 +393,26 @@ class Head(TokenTable):
         """Emit x E^T + bias for x [B, width] → logits [B, rows]."""
         return self._form.project(op, x, self._stored, bias)
 
+    @property
+    def width(self) -> int:
+        """Numbers in a row."""
+        return self._width
+
+    def candidates(self) -> CandidateRows:
+        """Return the same table, without data, as one that rows are gathered from."""
+        return CandidateRows(rows=self._rows, width=self._width)
+
+
+class CandidateRows(TokenTable):
+    """Rows of the output projection in float32, for a decoder that is fed its head."""
+
+    def __init__(self, *, rows: int, width: int) -> None:
+        super().__init__(rows=rows, width=width, component="lm_head", use="gather")
+
+    def forward(self, op: Any, ids: Any) -> Any:
+        """Emit E[ids], [K, width]."""
+        return self._form.gather(op, ids, self._stored)
+
 
 class PositionTable(Weighted):
     """Position embeddings [positions, width]: from the checkpoint when it holds them, else computed."""

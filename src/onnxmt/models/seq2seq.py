@@ -7,8 +7,8 @@ from typing import Any
 from onnxscript import nn
 
 from .attention import CrossProjections
-from .graphs import CrossKeyValue, DecoderOutputs
-from .layers import Head, LogitsBias
+from .graphs import CrossKeyValue, DecoderOutputs, FedHead
+from .layers import CandidateRows, Head, LogitsBias
 
 
 class EncoderGraph(nn.Module):  # type: ignore[misc]  # onnxscript is untyped
@@ -68,13 +68,45 @@ class DecoderGraph(nn.Module):  # type: ignore[misc]
         bias = None if self.final_logits_bias is None else self.final_logits_bias(op)
         return self.lm_head(op, states, bias)
 
+    def head_graph(self) -> HeadGraph:
+        """Return the tree of the graph that gathers candidates for `forward`'s `head`; it is without data."""
+        return HeadGraph(self.lm_head.candidates(), logits_bias=self.final_logits_bias)
+
     def forward(
-        self, op: Any, input_ids: Any, mask: Any, cross: list[CrossKeyValue], past: list[CrossKeyValue]
+        self,
+        op: Any,
+        input_ids: Any,
+        mask: Any,
+        cross: list[CrossKeyValue],
+        past: list[CrossKeyValue],
+        head: FedHead | None = None,
     ) -> DecoderOutputs:
-        """`input_ids` int64 [B, T], `mask` int32 [B, S] → logits [B, V], present keys and values."""
+        """`input_ids` int64 [B, T], `mask` int32 [B, S] → logits [B, V], present keys and values.
+
+        With `head`, rows that are fed, they take the place of the graph's own: logits [B, K].
+        """
         (decoder,) = self._decoder
         states, present = decoder(op, input_ids, mask, cross, past)
-        return DecoderOutputs(self.scores(op, op.Gather(states, -1, axis=1)), present)
+        last = op.Gather(states, -1, axis=1)
+        if head is None:
+            return DecoderOutputs(self.scores(op, last), present)
+        scaled = last if self._scale == 1.0 else op.Mul(last, self._scale)
+        inputs = [scaled, head.weight, *([] if head.bias is None else [head.bias])]
+        return DecoderOutputs(op.Gemm(*inputs, transB=1), present)
+
+
+class HeadGraph(nn.Module):  # type: ignore[misc]
+    """Token ids → their rows of the output projection, and their places of the bias where there is one."""
+
+    def __init__(self, rows: CandidateRows, *, logits_bias: LogitsBias | None) -> None:
+        super().__init__("")
+        self.lm_head = rows
+        self.final_logits_bias = logits_bias
+
+    def forward(self, op: Any, tokens: Any) -> FedHead:
+        """`tokens` int64 [K] → weight [K, d_model], bias [K] or None."""
+        bias = None if self.final_logits_bias is None else self.final_logits_bias(op)
+        return FedHead(self.lm_head(op, tokens), None if bias is None else op.Gather(bias, tokens))
 
 
 def past_length(op: Any, past: list[CrossKeyValue]) -> Any:

@@ -13,7 +13,7 @@ from onnxmt.errors import UsageError
 
 COMPONENTS = ("encoder", "decoder", "cross_kv", "lm_head", "embedding")
 PRECISIONS = ("fp32", "fp16", "int8", "int8-dynamic", "int8-static", "int4")
-KEEP, TRIM = "keep_fp32", "trim_head"
+KEEP, TRIM, SHORTLIST = "keep_fp32", "trim_head", "shortlist"
 # Whose precision a component takes in a mixture that names no preset and not this component, the first that is named:
 # cross-attention projections and head are parts of a decoder, and a tied head and embedding share one table only in one
 # format.
@@ -31,7 +31,8 @@ class Recipe:
     `keep_fp32` are fnmatch patterns over weight paths that stay in fp32, such as `decoder.layers.5.*`; a leading
     `model.` may be left out, and a layer that is stored stacked with others (q_proj, k_proj, v_proj) is kept when one
     of them is. fp16 is the format of a whole model, since activations and the cache have it too. With `trim_head` the
-    output projection has rows for those tokens alone that the target side can produce. Raises UsageError.
+    output projection has rows for those tokens alone that the target side can produce, with `shortlist` for those that
+    are likely for the sentence. Raises UsageError.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Recipe:
     embedding: str = "fp32"
     keep_fp32: tuple[str, ...] = ()
     trim_head: bool = False
+    shortlist: bool = False
 
     def __post_init__(self) -> None:
         problems = [
@@ -68,7 +70,7 @@ class Recipe:
     @property
     def exact(self) -> bool:
         """True when every component is fp32, and whole: the graphs must then equal the reference."""
-        return set(self.components.values()) == {"fp32"} and not self.trim_head
+        return set(self.components.values()) == {"fp32"} and not self.trim_head and not self.shortlist
 
     @property
     def half(self) -> bool:
@@ -115,13 +117,36 @@ class Recipe:
     def keeping(self, patterns: Sequence[str]) -> Recipe:
         """Return this recipe with further layers kept in fp32, named after what it is."""
         kept = (*self.keep_fp32, *(p for p in dict.fromkeys(patterns) if p not in self.keep_fp32))
-        name = canonical_name(self.components, kept, trim_head=self.trim_head)
+        name = canonical_name(self.components, kept, trim_head=self.trim_head, shortlist=self.shortlist)
         return dataclasses.replace(self, name=name, keep_fp32=kept)
 
     def with_head(self, *, trimmed: bool) -> Recipe:
         """Return this recipe with a trimmed head, or with a whole one, named after what it is."""
         name = canonical_name(self.components, self.keep_fp32, trim_head=trimmed)
         return dataclasses.replace(self, name=name, trim_head=trimmed)
+
+    def with_shortlist(self) -> Recipe:
+        """Return this recipe with a head of candidates, named after what it is.
+
+        Its rows are gathered and multiplied in float32, so that tables in int8-dynamic and int8-static, which are
+        stored for a product in 8 bits, become int8. Raises UsageError for fp32, fp16 and a trimmed head.
+        """
+        if self.trim_head:
+            raise UsageError(
+                f"precision {self.name!r} cannot have a shortlist: it scores fewer tokens than a trimmed head, which "
+                "it replaces. Leave --trim-head out"
+            )
+        if self.half or self.exact:
+            why = (
+                "it is what is verified against PyTorch, and a shortlist changes what can be said"
+                if self.exact
+                else "fp16 is for GPU providers, where a head of candidates was not run"
+            )
+            raise UsageError(f"precision {self.name!r} cannot have a shortlist: {why}. Take int8, int4 or a mixture")
+        tables = {c: "int8" for c in ("lm_head", "embedding") if self.components[c] in ("int8-dynamic", "int8-static")}
+        parts = {**self.components, **tables}
+        name = canonical_name(parts, self.keep_fp32, shortlist=True)
+        return dataclasses.replace(self, name=name, shortlist=True, **tables)  # type: ignore[arg-type]  # names of fields
 
     def to_dict(self) -> dict[str, Any]:
         """Return the recipe as plain data for the manifest."""
@@ -134,7 +159,9 @@ def matches(pattern: str, path: str) -> bool:
     return any(fnmatch.fnmatchcase(form, pattern) for name in names for form in (name, f"{name}.weight"))
 
 
-def canonical_name(components: Mapping[str, str], keep_fp32: Sequence[str] = (), *, trim_head: bool = False) -> str:
+def canonical_name(
+    components: Mapping[str, str], keep_fp32: Sequence[str] = (), *, trim_head: bool = False, shortlist: bool = False
+) -> str:
     """Return the one name of a recipe: its commonest precision (the first of equals), what differs, what is kept.
 
     `recipe` reads it back. A mixture of equal parts is named by the component that comes first.
@@ -142,7 +169,8 @@ def canonical_name(components: Mapping[str, str], keep_fp32: Sequence[str] = (),
     counts = Counter(components[component] for component in COMPONENTS)
     base = max(counts, key=lambda precision: counts[precision])
     parts = [base, *(f"{c}={components[c]}" for c in COMPONENTS if components[c] != base)]
-    return ",".join([*parts, *([TRIM] if trim_head else []), *(f"{KEEP}={pattern}" for pattern in keep_fp32)])
+    heads = [*([TRIM] if trim_head else []), *([SHORTLIST] if shortlist else [])]
+    return ",".join([*parts, *heads, *(f"{KEEP}={pattern}" for pattern in keep_fp32)])
 
 
 def _of(components: Mapping[str, str], keep_fp32: tuple[str, ...] = (), *, trim_head: bool = False) -> Recipe:
@@ -171,7 +199,8 @@ def recipe(text: str, *, keep_fp32: Sequence[str] = (), trim_head: bool = False)
     A component that is not named has the preset's precision. Without a preset, cross_kv, lm_head and embedding follow
     the decoder (lm_head and embedding each other first), and all else is fp32. `keep_fp32=PATTERN` and `trim_head` may
     stand among them, `keep_fp32` adds patterns, and `trim_head` trims the head. Raises UsageError that names every
-    fault, and for a trimmed head in fp32, which is the yardstick and what is verified.
+    fault, and for a trimmed head in fp32, which is the yardstick and what is verified. `shortlist`, which may stand in
+    the name of a bundle's recipe, is refused: it is learnt from a text (`with_shortlist`).
     """
     parts = [part.strip() for part in text.split(",")]
     base = PRESETS.get(parts[0])
@@ -182,6 +211,10 @@ def recipe(text: str, *, keep_fp32: Sequence[str] = (), trim_head: bool = False)
         key, equals, value = (side.strip() for side in part.partition("="))
         if part == TRIM:
             trim_head = True
+        elif part == SHORTLIST:
+            raise UsageError(
+                f"precision {text!r}: a shortlist is learnt from a parallel text: onnxmt shortlist BUNDLE SOURCE TARGET"
+            )
         elif not equals:
             problems.append(f"{part!r} is no preset" + (" that can stand there" if part in PRESETS else ""))
         elif key == KEEP and value:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +14,44 @@ from onnxmt.errors import InputTooLongError, SessionError
 from onnxmt.runtime.kept_tokens import KeptTokens
 from onnxmt.runtime.search.types import SeeingStep, Step
 from onnxmt.runtime.session import RuntimeOptions, Session
+from onnxmt.runtime.shortlist import Shortlist
 
 __all__ = ["Seq2SeqModel", "Step", "load_model"]
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 Arrays = Mapping[str, npt.NDArray[Any]]
+HEAD_WEIGHT = "head.weight"
 
 
 class Seq2SeqModel:
     """An encoder graph and a decoder graph of format 1 (docs/bundle-format.md). Holds no state between calls.
 
+    A decoder that is fed its output projection comes with `head`, the graph that gathers it, and `shortlist`, the table
+    of what is gathered for a batch. `kept` is then None: see `scored`.
     `positions` is the length of the position table; None where the model has none. `kept`: the tokens that a trimmed
     head scores, read off the decoder graph; None where it scores all. Raises SessionError where the two graphs do not
     fit each other.
     """
 
-    def __init__(self, *, encoder: Session, decoder: Session, positions: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        encoder: Session,
+        decoder: Session,
+        head: Session | None = None,
+        shortlist: Shortlist | None = None,
+        positions: int | None = None,
+    ) -> None:
         self.encoder, self.decoder, self.positions = encoder, decoder, positions
+        self.head, self.shortlist = head, shortlist
         self.kept = KeptTokens.from_metadata(decoder.metadata, where=decoder.path.name)
         self._cross = tuple(name for name in decoder.inputs if name.startswith("cross."))
         self._past = tuple(name for name in decoder.inputs if name.startswith("past."))
         needed = {
             encoder: {"inputs": {"input_ids", "attention_mask"}, "outputs": set(self._cross)},
             decoder: {
-                "inputs": {"input_ids", "attention_mask", *self._cross, *self._past},
+                "inputs": {"input_ids", "attention_mask", *self._cross, *self._past, *(head.outputs if head else ())},
                 "outputs": {"logits", *(_present(name) for name in self._past)},
             },
         }
@@ -58,6 +72,13 @@ class Seq2SeqModel:
         scored = decoder.outputs["logits"].axes[-1] if "logits" in decoder.outputs else None
         if self.kept is not None and scored not in (None, self.kept.count):
             problems.append(f"{decoder.path.name} scores {scored} tokens and names {self.kept.count}")
+        if (head is None) != (shortlist is None):
+            problems.append("a graph of candidates and a shortlist belong together")
+        if head is not None and (set(head.inputs) != {"tokens"} or HEAD_WEIGHT not in head.outputs):
+            problems.append(
+                f"{head.path.name} gives {', '.join(sorted(head.outputs))} for {', '.join(sorted(head.inputs))}; "
+                f"needed: {HEAD_WEIGHT} for tokens"
+            )
         if problems:
             raise SessionError(f"these are not the two graphs of a bundle: {'; '.join(problems)}")
 
@@ -77,16 +98,38 @@ class Seq2SeqModel:
         """
         return self.decoder.run(feeds)
 
+    def scored(
+        self, input_ids: Ids, attention_mask: Ids, *, more: Sequence[Iterable[int]] | None = None
+    ) -> ScoredTokens:
+        """Which tokens the decoder scores for this batch, and what it has to be fed for them.
+
+        `more`: tokens that a sentence may say whatever its shortlist; of no effect without one. Raises UsageError for a
+        batch in a language that the shortlist is not for.
+        """
+        if self.shortlist is None or self.head is None:
+            return ScoredTokens(kept=self.kept, others=None, feeds={})
+        sentences = [ids[seen > 0].tolist() for ids, seen in zip(input_ids, attention_mask, strict=True)]
+        found = self.shortlist.batch(sentences, more=more)
+        return ScoredTokens(kept=found.kept, others=found.others, feeds=self.head.run({"tokens": found.kept.ids}))
+
     def start(self, input_ids: Ids, attention_mask: Ids) -> Step:
         """Encode a batch (int64 [B, S] each, padding on the right), and return the step that decodes it.
 
-        With a trimmed head the step's tokens are places in `kept`, which is an attribute of the step: see `search`.
+        With a trimmed head or a shortlist the step's tokens are places in `kept`, which is an attribute of the step:
+        see `search`.
         """
-        return _Decoding(self, cross=self.encode(input_ids, attention_mask), mask=attention_mask)
+        return self._decoding(input_ids, attention_mask, None)
 
-    def start_seeing(self, input_ids: Ids, attention_mask: Ids) -> SeeingStep:
-        """As `start`, for a step that says at each call which source tokens a row attends to."""
-        return _Decoding(self, cross=self.encode(input_ids, attention_mask), mask=attention_mask).seeing
+    def start_seeing(
+        self, input_ids: Ids, attention_mask: Ids, more: Sequence[Iterable[int]] | None = None
+    ) -> SeeingDecoding:
+        """As `start`, for a step that says at each call which source tokens a row attends to; `more` as in `scored`."""
+        decoding = self._decoding(input_ids, attention_mask, more)
+        return SeeingDecoding(step=decoding.seeing, kept=decoding.kept)
+
+    def _decoding(self, ids: Ids, mask: Ids, more: Sequence[Iterable[int]] | None) -> _Decoding:
+        scored = self.scored(ids, mask, more=more)
+        return _Decoding(self, cross=self.encode(ids, mask), mask=mask, scored=scored)
 
     def empty_past(self, rows: int) -> dict[str, npt.NDArray[Any]]:
         """Return the past of length 0 for the first step."""
@@ -97,16 +140,38 @@ class Seq2SeqModel:
         }
 
     def close(self) -> None:
-        """Give the memory of both graphs back."""
+        """Give the memory of all graphs back."""
         self.encoder.close()
         self.decoder.close()
+        if self.head is not None:
+            self.head.close()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredTokens:
+    """The tokens whose logits a step gives, in order of id (None: all), what is added to the logits of each sentence's
+    rows, float32 [sentences, K] (None: nothing), and the decoder's further inputs."""
+
+    kept: KeptTokens | None
+    others: Floats | None
+    feeds: Mapping[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeeingDecoding:
+    """A step that is told what each row sees, and the tokens that it scores, as in ScoredTokens."""
+
+    step: SeeingStep
+    kept: KeptTokens | None
 
 
 class _Decoding:
     """The `step` of one batch: the rows' cache, and which sentence each row belongs to."""
 
-    def __init__(self, model: Seq2SeqModel, *, cross: dict[str, npt.NDArray[Any]], mask: Ids) -> None:
-        self._model, self.kept = model, model.kept
+    def __init__(
+        self, model: Seq2SeqModel, *, cross: dict[str, npt.NDArray[Any]], mask: Ids, scored: ScoredTokens
+    ) -> None:
+        self._model, self.kept, self._scored = model, scored.kept, scored
         self._cross, self._mask = cross, mask
         self._sentences = np.arange(len(mask))
         self._past: dict[str, npt.NDArray[Any]] | None = None
@@ -130,10 +195,15 @@ class _Decoding:
         past = self._model.empty_past(rows) if self._past is None else self._past
         ids = tokens if self.kept is None else self.kept.ids[tokens]
         mask = self._mask if view is None else view
-        outputs = self._model.run_decoder({"input_ids": ids, "attention_mask": mask, **self._cross, **past})
+        outputs = self._model.run_decoder(
+            {"input_ids": ids, "attention_mask": mask, **self._cross, **past, **self._scored.feeds}
+        )
         self._past = {name: outputs[_present(name)] for name in past}
         self._length += new
-        return outputs["logits"].astype(np.float32, copy=False)
+        logits = outputs["logits"].astype(np.float32, copy=False)
+        if self._scored.others is not None:
+            logits += self._scored.others[self._sentences]
+        return logits
 
     def _take(self, parents: Ids) -> None:
         """Let row r continue row parents[r]; what belongs to the sentence moves only when the sentences do."""
@@ -158,23 +228,24 @@ def load_model(
     *,
     encoder: str = "encoder.onnx",
     decoder: str = "decoder.onnx",
+    head: str | None = None,
+    shortlist: Shortlist | None = None,
     positions: int | None = None,
     options: RuntimeOptions | None = None,
 ) -> Seq2SeqModel:
-    """Load two graphs from a folder, which need not be a whole bundle. Raises SessionError."""
-    return load_graphs(folder / encoder, folder / decoder, positions=positions, options=options)
-
-
-def load_graphs(
-    encoder: Path, decoder: Path, *, positions: int | None = None, options: RuntimeOptions | None = None
-) -> Seq2SeqModel:
-    """Load the two graphs, the decoder first. Raises SessionError.
+    """Load the graphs in a folder, which need not be a whole bundle, the decoder first. Raises SessionError.
 
     ONNX Runtime packs weights anew, and while it packs the largest matrix, the output projection, holds that twice:
     before the encoder is there this costs 33 MB less of peak memory (opus-mt in int8).
     """
-    second = Session(decoder, options=options)
-    return Seq2SeqModel(encoder=Session(encoder, options=options), decoder=second, positions=positions)
+    second = Session(folder / decoder, options=options)
+    return Seq2SeqModel(
+        encoder=Session(folder / encoder, options=options),
+        decoder=second,
+        head=None if head is None else Session(folder / head, options=options),
+        shortlist=shortlist,
+        positions=positions,
+    )
 
 
 def _present(past: str) -> str:

@@ -67,6 +67,8 @@ class BatchDecoder:
         Sentence i draws from the random stream streams[i]. `settings` replaces the call's own, with no more beams.
         """
         batches = plan_batches([len(ids) for ids in sources], budget=self.budget, workers=self._engine.workers)
+        if (shortlist := self._engine.model.shortlist) is not None:
+            batches = [part for batch in batches for part in shortlist.parts(batch, sources)]
         answers: list[list[Hypothesis]] = [[] for _ in sources]
 
         def run(batch: Sequence[int]) -> None:

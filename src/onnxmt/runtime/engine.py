@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from onnxmt.runtime.decoder import Seq2SeqModel
@@ -41,6 +42,11 @@ class Engine:
     identity: str = ""
 
     @functools.cached_property
+    def target_bytes(self) -> Mapping[int, bytes]:
+        """What each token writes, as the tokenizer says."""
+        return self.tokenizer.written_bytes()
+
+    @functools.cached_property
     def target_vocabulary(self) -> TargetVocabulary:
         """What each token writes; made at its first use, since only glossaries need it."""
-        return TargetVocabulary(self.tokenizer.written_bytes(), kept=self.model.kept)
+        return TargetVocabulary(self.target_bytes, kept=self.model.kept)

@@ -10,7 +10,7 @@ from onnxmt.runtime.batching import plan_batches
 from onnxmt.runtime.decoding import BatchDecoder
 from onnxmt.runtime.engine import Engine
 from onnxmt.runtime.search.constrained import LEAST_BEAMS, StandIn, TermCosts, TermHypothesis, search_constrained
-from onnxmt.runtime.search.terms import Wanted, WantedTerms
+from onnxmt.runtime.search.terms import TargetVocabulary, Wanted, WantedTerms
 from onnxmt.runtime.settings import GenerationSettings
 from onnxmt.runtime.translation import Alternative
 from onnxmt.text.glossary import Glossary, Term, is_wordlike, target_pattern, uses_of
@@ -123,13 +123,22 @@ class GlossaryDecoder:
         self, questions: Sequence[Question], wanted: Sequence[WantedTerms], settings: GenerationSettings
     ) -> list[list[TermHypothesis]]:
         padded, mask = self._decoder.padded([question.ids for question in questions])
+        vocabulary = self._engine.target_vocabulary
+        model = self._engine.model
+        more = None
+        if model.shortlist is not None:  # what the terms are written with
+            texts = [[text for one in terms.wanted for text in (one.text, one.standin)] for terms in wanted]
+            more = [{token for text in own for token in vocabulary.writers(text)} for own in texts]
+        decoding = model.start_seeing(padded, mask, more)
+        if model.shortlist is not None:
+            vocabulary = TargetVocabulary(self._engine.target_bytes, kept=decoding.kept)
         return search_constrained(
-            self._engine.model.start_seeing(padded, mask),
+            decoding.step,
             mask=mask,
             terms=wanted,
-            vocabulary=self._engine.target_vocabulary,
+            vocabulary=vocabulary,
             settings=replace(settings, do_sample=False, num_beams=max(settings.num_beams, LEAST_BEAMS)),
-            kept=self._engine.model.kept,
+            kept=decoding.kept,
             costs=self._costs,
         )
 

@@ -89,8 +89,8 @@ class KeptTokens:
         found = {key: self.places(tokens) for key, tokens in needed.items()}
         if missing := [f"{key} {list(tokens)}" for key, tokens in needed.items() if len(found[key]) < len(tokens)]:
             raise GenerationSettingsError(
-                f"the model's head was trimmed to {self.count:,} of {self.vocabulary:,} tokens, without "
-                f"{', '.join(missing)}: make the bundle without --trim-head"
+                f"the model's head scores {self.count:,} of {self.vocabulary:,} tokens, without {', '.join(missing)}: "
+                "make the bundle without --trim-head and without a shortlist"
             )
         words = [self.places(word) for word in settings.bad_words_ids]
         return replace(

@@ -87,6 +87,12 @@ class Tokenizer(Protocol):
         UnknownLanguageError for a language that the model does not have, TokenizerError for a text that is not Unicode.
         """
 
+    def target_ids(self, text: str) -> list[int]:
+        """Ids of a text of the target side, without special tokens: what the decoder would say.
+
+        Raises TokenizerError for a text that is not Unicode.
+        """
+
     def decode(self, ids: Sequence[int]) -> str:
         """Text of `ids`, special and language tokens skipped."""
 

@@ -13,13 +13,14 @@ from typing import Literal, overload
 from onnxmt.bundle import Bundle, read_bundle
 from onnxmt.errors import BundleFormatError, UsageError
 from onnxmt.manifest import GENERATION_CONFIG_NAME, Languages
-from onnxmt.runtime.decoder import Seq2SeqModel, load_graphs
+from onnxmt.runtime.decoder import Seq2SeqModel, load_model
 from onnxmt.runtime.engine import Engine
 from onnxmt.runtime.identity import model_digest
 from onnxmt.runtime.languages import is_chinese
 from onnxmt.runtime.memory import BatchNeeds, parse_bytes, resident_bytes
 from onnxmt.runtime.session import RuntimeOptions
 from onnxmt.runtime.settings import GenerationSettings
+from onnxmt.runtime.shortlist import Shortlist
 from onnxmt.runtime.tokenizer import Direction, Tokenizer, TokenizerSpec, load_tokenizer
 from onnxmt.runtime.translation import (
     TranslateOptions,
@@ -112,17 +113,11 @@ class Translator:
         manifest, runtime = bundle.manifest, options or RuntimeOptions()
         if memory_limit is not None:
             runtime = dataclasses.replace(runtime, memory_limit=parse_bytes(memory_limit))
-        graphs = manifest.graphs
         return cls(
             bundle=bundle,
             tokenizer=load_tokenizer(bundle.folder, TokenizerSpec.from_dict(manifest.tokenizer)),
             settings=read_settings(bundle),
-            model=load_graphs(
-                bundle.path(graphs.encoder.file),
-                bundle.path(graphs.decoder.file),
-                positions=manifest.dimensions.positions,
-                options=runtime,
-            ),
+            model=load_model_of(bundle, options=runtime),
             runtime=runtime,
             memory=memory,
         )
@@ -296,6 +291,24 @@ def read_settings(bundle: Bundle) -> GenerationSettings:
     if not isinstance(values, dict):
         raise BundleFormatError(f"{path} holds {type(values).__name__}; a JSON object was expected")
     return GenerationSettings.from_dict(values)
+
+
+def load_model_of(bundle: Bundle, *, options: RuntimeOptions | None = None) -> Seq2SeqModel:
+    """Load the graphs that a bundle's manifest names, and its shortlist. Raises SessionError, BundleFormatError."""
+    manifest = bundle.manifest
+    graphs, info = manifest.graphs, manifest.precision.shortlist
+    table = None
+    if info is not None:
+        table = Shortlist.load(bundle.folder / info.file, vocabulary=manifest.dimensions.target_vocabulary)
+    return load_model(
+        bundle.folder,
+        encoder=graphs.encoder.file,
+        decoder=graphs.decoder.file,
+        head=None if graphs.head is None else graphs.head.file,
+        shortlist=table,
+        positions=manifest.dimensions.positions,
+        options=options,
+    )
 
 
 def _reload(folder: Path, runtime: RuntimeOptions) -> Translator:

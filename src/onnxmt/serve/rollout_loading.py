@@ -94,7 +94,7 @@ async def load_version(
 def require_memory(bundle: Bundle, options: ServeOptions, *, root: Path = Path("/")) -> None:
     """Raise NoMemoryError where a second model would not fit into the container or the machine."""
     graphs = bundle.manifest.graphs
-    names = (graphs.encoder.file, graphs.decoder.file, *graphs.weights)
+    names = (*(graph.file for graph in graphs.all), *graphs.weights)
     model = sum(entry.bytes for entry in bundle.manifest.files if entry.path in names)
     needed, free = int(_HELD_SHARE * model) + _HELD_BYTES, free_memory(options, root=root)
     if free is not None and needed > free:

@@ -35,12 +35,21 @@ class TargetVocabulary:
 
     def can_write(self, term: str) -> bool:
         """Whether tokens can write this term and nothing else, but for a space in front."""
+        return self._ways(term)[0]
+
+    def writers(self, term: str) -> frozenset[int]:
+        """The tokens that some way of writing a beginning of this term has."""
+        return self._ways(term)[1]
+
+    def _ways(self, term: str) -> tuple[bool, frozenset[int]]:
         data = term.encode("utf-8", "ignore")
-        reached = {0}
+        reached, used = {0}, set[int]()
         for place in range(len(data)):
             if place in reached:
-                reached.update(place + step for step in self.continuations(data[place:], first=place == 0)[1].tolist())
-        return len(data) in reached
+                tokens, steps = self.continuations(data[place:], first=place == 0)
+                reached.update(place + step for step in steps.tolist())
+                used.update(tokens.tolist())
+        return len(data) in reached, frozenset(used)
 
     def continuations(self, rest: bytes, *, first: bool) -> tuple[Ids, Ids]:
         """The tokens that write a beginning of `rest`, and how many bytes of it each writes.

@@ -236,6 +236,11 @@ class CodedTokenizer:
         index = self._target_id(target)
         return index if self._layout.forces_target else None
 
+    def target_ids(self, text: str) -> list[int]:
+        """Ids of `text` alone: both sides share one vocabulary. Raises TokenizerError for text that is not Unicode."""
+        require_unicode(text)
+        return list(self._engine.encode(text))
+
     def decode(self, ids: Sequence[int]) -> str:
         """Text of `ids`, special and language tokens skipped."""
         text = self._engine.decode([index for index in map(int, ids) if index not in self._languages_by_id])

@@ -266,6 +266,15 @@ class MarianTokenizer:
         ids.append(self._eos)
         return ids
 
+    def target_ids(self, text: str) -> list[int]:
+        """Ids of target.spm's pieces of `text`, `<unk>` where the target vocabulary lacks one; no special tokens.
+
+        Raises TokenizerError for text that is not valid Unicode.
+        """
+        require_unicode(text)
+        found = [self._target_vocabulary.id_of(piece) for piece in self._target_model.encode(text, out_type=str)]
+        return [self._unk if index is None else index for index in found]
+
     def _encode_stretch(self, text: str, *, plain: bool) -> list[int]:
         """Ids of text without added tokens. transformers looks for a code at the start of every such stretch."""
         ids = []

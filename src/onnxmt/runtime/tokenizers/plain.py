@@ -157,6 +157,11 @@ class PlainTokenizer:
         self._prefix.choose(None, target)
         return None
 
+    def target_ids(self, text: str) -> list[int]:
+        """Ids of `text` alone: both sides share one vocabulary. Raises TokenizerError for text that is not Unicode."""
+        require_unicode(text)
+        return list(self._engine.encode(text))
+
     def decode(self, ids: Sequence[int]) -> str:
         """Text of `ids`, special tokens skipped."""
         text = self._engine.decode(ids)
