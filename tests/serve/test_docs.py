@@ -48,7 +48,9 @@ def test_every_option_that_it_names_exists() -> None:
     help_text = invoke("serve", "--help").text
     deploy = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
     named = set(
-        re.findall(r"(?<![-\w])--[a-z][a-z-]+", re.sub(r"^(docker|kubectl|curl|python).*$", "", SERVICE + deploy, flags=re.M))
+        re.findall(
+            r"(?<![-\w])--[a-z][a-z-]+", re.sub(r"^(docker|kubectl|curl|python).*$", "", SERVICE + deploy, flags=re.M)
+        )
     )
     foreign = {"--read-only", "--profile", "--from-literal", "--no-compile"}
     assert {option for option in named - foreign if option not in help_text} == set()
