@@ -204,13 +204,13 @@ def test_a_terminal_without_a_text_is_told_what_to_type() -> None:
     assert message.startswith('nothing to translate: give a text (onnxmt translate "Good morning."), a file (-f FILE)')
 
 
-def test_output_file_appears_whole_and_may_be_the_input(tmp_path: Path) -> None:
-    path = tmp_path / "text"
+def test_output_file_appears_whole(tmp_path: Path) -> None:
+    path, output = tmp_path / "text", tmp_path / "text.zh"
     path.write_text(f"{LIBRARY}\n{DOOR}\n")
-    outcome = invoke("translate", *MODEL, "-f", path, "-o", path)
+    outcome = invoke("translate", *MODEL, "-f", path, "-o", output)
     assert (outcome.code, outcome.out, outcome.err) == (0, b"", "")
-    assert path.read_text(encoding="utf-8") == f"{LIBRARY_ZH}\n{DOOR_ZH}\n"
-    assert list(tmp_path.iterdir()) == [path]
+    assert output.read_text(encoding="utf-8") == f"{LIBRARY_ZH}\n{DOOR_ZH}\n"
+    assert sorted(tmp_path.iterdir()) == [path, output]
 
 
 def test_a_failed_run_leaves_the_output_as_it_was(tmp_path: Path) -> None:

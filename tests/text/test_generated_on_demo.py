@@ -23,7 +23,10 @@ HYPOTHESIS = settings(
 
 name = st.text("abcdefgxyz", min_size=2, max_size=7)
 number = st.integers(0, 99_999)
-printable = st.text("abz _().,:;%<>&=é\"'0", min_size=1, max_size=12).filter(lambda text: text.strip())
+# Two apostrophes behind two backticks are a quotation as TeX writes it, ``so'', and no code.
+printable = st.text("abz _().,:;%<>&=é\"'0", min_size=1, max_size=12).filter(
+    lambda text: text.strip() and "''" not in text
+)
 SPANS = {
     "url": st.builds("https://{}.org/{}?{}={}&b=2".format, name, name, name, number),
     "email": st.builds("{}.{}@{}.com".format, name, name, name),
