@@ -16,7 +16,7 @@ from onnxmt.errors import UsageError
 from onnxmt.manifest import Dimensions
 from onnxmt.runtime.decoding import BatchDecoder
 from onnxmt.runtime.engine import Engine
-from onnxmt.runtime.memory import BatchNeeds, parse_bytes, resident_bytes, usual_target
+from onnxmt.runtime.memory import BatchNeeds, parse_bytes, usual_target
 from onnxmt.runtime.session import RuntimeOptions
 from onnxmt.runtime.translation import TranslateOptions
 from onnxmt.runtime.translator import Translator
