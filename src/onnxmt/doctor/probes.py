@@ -61,7 +61,7 @@ class _Probe:
     def findings(self) -> Iterator[Finding]:
         short, long = self._rows(_SHORT), self._rows(_LONG)
         logits = self._first_logits(*_batch([short]))
-        if not np.isfinite(logits[np.isfinite(logits) | np.isnan(logits) | (logits > 0)]).all():
+        if np.isnan(logits).any() or np.isposinf(logits).any():  # −inf is a ban
             yield self._not_finite()
             return
         yield from self._masks(short, long, logits)
@@ -195,7 +195,7 @@ def made_up_sentences(vocabulary: int) -> tuple[tuple[int, ...], ...]:
 
 
 def trial_of(read: ModelFolder) -> tuple[Trial, list[Finding]]:
-    """Plain sentences by the folder's tokenizer, and its settings; with what is wrong with either."""
+    """The folder's settings in a trial that has no sentences yet; with what is wrong with them."""
     findings: list[Finding] = []
     settings = None
     try:
